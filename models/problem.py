@@ -53,7 +53,8 @@ from flowlex.validation.proofs.proof import Proof
 if TYPE_CHECKING:
     import pulp
 
-_log = logging.getLogger("flowlex")
+_log = logging.getLogger("flowlex.problem")
+_log.addHandler(logging.NullHandler())  # silent until someone asks
 #: Rounds of cuts before branching.
 _CUT_ROUNDS = 15
 #: A message names at most this many rows of a conflict.
@@ -464,6 +465,7 @@ class Problem(Statement):
         arrays = self.arrays(None)
         costs = [(-1.0 if o.maximize else 1.0) * o.cost(self.column_count) for o in self.objectives]
         first = self._start(start) if start is not None else None
+        _log.info("%s: %d variables, %d rows; solving", self.name, self.column_count, self.row_count)
         compiled = time.perf_counter()
         if engine == "pulp" or chosen.solver is not None:
             first = self._through_pulp(chosen, first)
@@ -599,6 +601,11 @@ class Problem(Statement):
             left = None if limit is None else max(limit - (processor_seconds() - clock), 0.1 * limit)
             infeasibility = self._conflict(left)
             message = infeasibility.message
+        for (name, stage), result in zip(stages.items(), found.stages, strict=False):
+            words = "proven" if stage.proven else "not proven"
+            _log.debug("%s: objective %s = %s, %s; %d leaves", self.name, name, stage.value, words, len(result.leaves))
+        claimed = "" if verdict is None else f"; {verdict.certificate.summary}"
+        _log.info("%s: %s%s", self.name, status, claimed)
         done = time.perf_counter()
         main = next(iter(stages.values()), None)
         duals = None

@@ -122,7 +122,7 @@ def _all_stages(
         if result is None and program.ray is not None:
             return StagesOutcome(
                 Status.UNBOUNDED, program.best, tuple(results), _method(program), "the objective improves without end",
-                processor_seconds() - started, ray=program.ray,
+                processor_seconds() - started, ray=program.ray, cuts=tuple(program.cuts),
             )  # fmt: skip
         if result is None:
             status = Status.INFEASIBLE if empty or program.refuted else Status.TIME_LIMIT
@@ -273,11 +273,14 @@ def _tree(program: StageProgram, cost: Floats, step: float) -> tuple[tuple[Leaf,
     """Leaves that cover all answers, found depth first, and whether one of them is still open."""
     leaves: list[Leaf] = []
     stack: list[tuple[Branch, ...]] = [()]
-    cut = False
+    cut, least = False, -inf
     gains = Gains(len(cost))
     while stack:
         leaf, vertex = program.relax(stack.pop(), cost)
         value = inf if program.best is None else float(cost @ program.best)
+        least = least if leaf.branches else leaf.bound
+        if program.watch is not None:
+            program.watch.progress(value, least)
         if vertex is not None and raised(leaf.bound, step) < value - close_to(value if np.isfinite(value) else 0.0, 0):
             if program.integral(vertex):
                 taken = program.take(vertex, cost) or not _uneven(program, vertex, 0.0)

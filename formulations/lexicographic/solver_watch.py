@@ -65,14 +65,15 @@ class Watch:
     def _on_integer(self, event: Any) -> None:
         if self.interrupted:
             event.interrupt()
+        found = event.data_out
+        self.progress(float(found.mip_primal_bound), float(found.mip_dual_bound))
+
+    def progress(self, value: float, bound: float) -> None:
+        """Tell where the stage is, at most four times a second; infinite: not known."""
         now = time.perf_counter()
         if self.tell is not None and now >= self._told + _EVERY_S:
             self._told = now
-            found = event.data_out
-            value, bound = (
-                float(v) if abs(v) < 1e100 else None for v in (found.mip_primal_bound, found.mip_dual_bound)
-            )
-            self.tell(self.stage, value, bound)
+            self.tell(self.stage, *(v if abs(v) < 1e100 else None for v in (value, bound)))
 
     def _on_answer(self, event: Any) -> None:
         if not self.interrupted:

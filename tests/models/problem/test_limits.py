@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import logging
 import os
 import signal
 import threading
@@ -225,3 +226,17 @@ def test_every_small_knapsack_has_its_optimum_by_enumeration() -> None:
         best = max(value @ c for c in map(np.array, itertools.product((0, 1), repeat=5)) if weight @ c <= 12)
         s = p.solve()
         assert (s.objective, s.certificate.claim) == (best, "optimal")
+
+
+def test_solving_is_silent_until_the_log_is_asked_for(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knapsack().solve()
+    assert capfd.readouterr() == ("", "") and not caplog.records
+    with caplog.at_level(logging.DEBUG, "flowlex"):
+        knapsack().solve()
+        monkeypatch.setattr(problem_module, "proven", None)
+        knapsack().solve()
+    levels = [(each.levelname, each.name.split(".")[0]) for each in caplog.records]
+    assert levels == [(level, "flowlex") for level in ("INFO", "DEBUG", "INFO", "INFO", "WARNING", "DEBUG", "INFO")]
+    assert "objective value = 7, proven" in caplog.text and "optimal, proven exactly" in caplog.text
