@@ -46,13 +46,15 @@ class Structure:
 
 def structure_of(statement: Statement, time_limit: float = 10.0) -> Structure:
     """Classify the rows of a statement, own rows included."""
+    from flowlex.validation.unimodularity.check import check
+
     kind, verdict = _kind(statement.program, time_limit)
     own = [name for name in statement.rows if name in statement.own]
     if kind in ("network", "totally unimodular", "linear program") or not own:
         return Structure(kind, verdict)
     for count in range(len(own) + 1):
         program = kept_rows(statement.program, dict.fromkeys(own[count:], False))
-        _, found = _kind(program, time_limit)
+        found = check(program, time_limit=time_limit)
         if found.answer == "not_tu":
             blame = f"with {own[count - 1]!r} no longer totally unimodular: " if count else "already without own rows: "
             return Structure(kind, verdict, blame + _witness(found))
