@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 #: Number of objects from which on a collection would delay a step noticeably.
 _MANY = 5000
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pause the collector: while a large network is built, repeated scans of its objects take half of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def collect_after(objects: int) -> None:

@@ -170,7 +170,6 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         placed = bool(self.instance.queues) and any(rule_of(self.rules, view, cluster) for view in views)
         reasons = {
             f"goal {type(own).__name__} of another package, which no file holds": own is not None,
-            "order='weights', as their stages are solved one after the other": self.order == "weights",
             "fair shares of queues beside rules of placement": placed and self.rules.shares is not None,
         }
         if reason := next((text for text, there in reasons.items() if there), None):

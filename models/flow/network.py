@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.gc_pause import collector_paused
 from flowlex.formulations.network_builder import NetworkBuilder
 from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules, StageWeights, single_file
 from flowlex.models.flow.fair_share_demands import job_bounds
-from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.models.flow.goals.goal_interface import ClusterView, Spot, TaskView, task_views
 from flowlex.models.flow.machine_tree import Blocks, Path
 from flowlex.models.flow.preemption import hold

@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from flowlex.formulations.gc_pause import collector_paused
 from flowlex.instances.instance_base import InstanceError
-from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.systems.kubernetes.documents import COMMAND, objects_of
 from flowlex.systems.kubernetes.resources import Amounts, allocatable, host_ports, limits, requests
 from flowlex.systems.kubernetes.selectors import Taint, matches_node, tolerates

@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from flowlex.formulations.gc_pause import collector_paused
 from flowlex.instances.group_rules import PodGang
 from flowlex.instances.input_errors import InstanceError, counted, first_fault
 from flowlex.instances.pods import Pod, PodInstance, PodNode, fits_wishes
-from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.systems.kubernetes.disruption_budgets import evictable
 from flowlex.systems.kubernetes.gpu_cards import Cards, cards_in_use, cards_of_nodes
 from flowlex.systems.kubernetes.node_capacity import read_capacities, restrict_to_capacities

@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from flowlex.formulations.gc_pause import collector_paused
 from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.instance_base import Part
-from flowlex.models.flow.garbage_collection import collect_after, collector_paused
+from flowlex.models.flow.garbage_collection import collect_after
 from flowlex.models.flow.goals import Goal, preset
 from flowlex.models.flow.goals.integer_cost_scale import common_scale
 from flowlex.models.flow.goals.priority import Priority

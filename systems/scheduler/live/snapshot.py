@@ -17,11 +17,11 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from flowlex.formulations.gc_pause import collector_paused
 from flowlex.formulations.sessions.live_network import NoFlowError
 from flowlex.instances.file_storage import write_atomically
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.instance_base import InstanceError
-from flowlex.models.flow.garbage_collection import collector_paused
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.goals.goal_document import AbsentGoalError, described, revived
 from flowlex.systems.scheduler.live import exact_state

@@ -314,12 +314,19 @@ class Mine(Goal):
         (lambda m: bool(0 <= m.variables["x"].sum() <= 2), "neither true nor false"),
         (lambda m: m.with_bounds(m.variables["x"].sel(task="J1"), lower=2), "lower bound 2 above its upper 1"),
         (lambda m: FlowScheduling(hand(), goals=(Mine(),)).variables, "goal Mine of another package"),
-        (lambda m: FlowScheduling(hand(), order="weights").variables, "order='weights'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_changed_says_so(change, says):
     with pytest.raises(ModelError, match=says):
         change(model())
+
+
+def test_a_changed_model_keeps_the_weights_of_its_objective():
+    found = []
+    for order in ("auto", "weights"):
+        changed = FlowScheduling(hand(), order=order)
+        found.append(proven(changed.with_constraint("few", changed.variables["x"].sum() <= 1).solve()))
+    assert found[0].objective == found[1].objective and found[0].weights == found[1].weights is not None
 
 
 def test_names_of_labels_that_are_taken():

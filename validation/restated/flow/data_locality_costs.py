@@ -2,13 +2,12 @@
 
 Locality is aggregated. A task knows its ``most`` best machines that hold at least ``threshold`` of its data, the racks
 that hold as much, the places that its preferences and requirements name, and the machine where it runs. On any other
-machine it pays the cost of the rack if it knows the rack, else the cost from afar. With true distances, a task knows
-every holder of its data.
+machine it pays the cost of the rack if it knows the rack, else the cost from afar.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -17,9 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.validation.certificates.exact_numbers import times, wide
-
-#: Largest size of a table of counts.
-_COUNTS = 2**21
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +50,10 @@ class Rows:
     known: NDArray[np.bool_]
     places: int
 
-    def among(self, start: int, stop: int, *, true: bool) -> Rows:
-        """The rows of a range of tasks; only known ones unless ``true``."""
+    def among(self, start: int, stop: int) -> Rows:
+        """The known rows of a range of tasks."""
         first, last = np.searchsorted(self.task, (start, stop)).tolist()
-        at = np.arange(first, last)
-        return self.where(at if true else at[self.known[first:last]])
+        return self.where(first + np.flatnonzero(self.known[first:last]))
 
     def where(self, at: NDArray[Any]) -> Rows:
         """Some of the rows, in their order."""
@@ -119,52 +114,17 @@ class Locality:
         machines = Rows(task, place, wide(there) - times(size, near), named | best, len(rack))
         return cls(times(total, far), racks, machines, rack)
 
-    def at(self, task: NDArray[np.int64], machine: NDArray[np.int64], *, true: bool) -> NDArray[Any]:
-        """(k,) locality costs of tasks on machines: by true distances, or by the places that the tasks know."""
-        known = self.racks.at(task, self.rack[machine], self.far[task], true=true)
-        return self.machines.at(task, machine, known, true=true)
-
-    def most_expensive(
-        self, tasks: slice, fits: NDArray[np.bool_], price: NDArray[Any], stays: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]]:
-        """Yield (tasks, prices, reading costs) that include the most expensive machine of each task of a range.
-
-        Machines that fit are counted by rack and price, without those that the task knows: the others in its known
-        racks are read at the rack's cost, all remaining ones at the cost from afar. ``price`` is by machine, ``stays``
-        by task: the machine that is left out, or -1.
-        """
-        prices, level = np.unique(price[fits], return_inverse=True)
-        levels = np.zeros(len(fits), np.int64)
-        levels[fits] = level
-        there = np.zeros((self.racks.places, len(prices)), np.int64)
-        np.add.at(there, (self.rack[fits], level), 1)
-        count = tasks.stop - tasks.start
-        known = len(self.racks.among(tasks.start, tasks.stop, true=False).task)
-        step = max(1, _COUNTS // (len(prices) * (1 + known // count)))
-        for start in range(tasks.start, tasks.stop, step):
-            stop = min(start + step, tasks.stop)
-            racks, machines = (rows.among(start, stop, true=False) for rows in (self.racks, self.machines))
-            machines = machines.where(fits[machines.place])
-            within, beyond = there[racks.place], np.tile(there.sum(axis=0), (stop - start, 1))
-            np.subtract.at(beyond, racks.task - start, within)
-            row, at = racks.row(machines.task, self.rack[machines.place]), levels[machines.place]
-            np.subtract.at(within, (row[row >= 0], at[row >= 0]), 1)
-            np.subtract.at(beyond, (machines.task[row < 0] - start, at[row < 0]), 1)
-            for task, left, cost in (
-                (np.arange(start, stop), beyond, self.far[start:stop]),
-                (racks.task, within, racks.cost),
-            ):
-                some = left.any(axis=1)
-                yield task[some], prices[len(prices) - 1 - np.argmax(left[some, ::-1] > 0, axis=1)], cost[some]
-            machines = machines.where(machines.place != stays[machines.task - tasks.start])
-            yield machines.task, price[machines.place], machines.cost
+    def at(self, task: NDArray[np.int64], machine: NDArray[np.int64]) -> NDArray[Any]:
+        """(k,) locality costs of tasks on machines, by the places that the tasks know."""
+        known = self.racks.at(task, self.rack[machine], self.far[task], true=False)
+        return self.machines.at(task, machine, known, true=False)
 
 
 def _held(
     blocks: Blocks, where: NDArray[np.int64], places: int, named: list[tuple[int, int]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """Task, place and MB of all pairs that have data or are named, sorted, and which are named."""
-    once = np.unique(blocks.block * places + where)
+    once = distinct(blocks.block * places + where)
     block, place = np.divmod(once, places)
     asked = np.array([task * places + place for task, place in named], dtype=np.int64)
     key, inverse = np.unique(np.concatenate((blocks.task[block] * places + place, asked)), return_inverse=True)
@@ -179,3 +139,9 @@ def _enough(size: NDArray[np.int64], total: NDArray[np.int64], reach: Reach) -> 
     share = reach.threshold
     enough = times(size, share.denominator) >= times(total, share.numerator)
     return np.asarray((size > 0) & enough, dtype=np.bool_)
+
+
+def distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The values, sorted, each once; faster than NumPy's table of hashes."""
+    found = np.sort(values)
+    return found[np.append(True, found[1:] != found[:-1])] if len(found) else found

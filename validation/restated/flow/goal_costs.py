@@ -245,10 +245,8 @@ class Problem:
         racks = [self.racks[tag[5:]] for tag in tags if tag.startswith("rack:") and tag[5:] in self.racks]
         return racks, [self.machine[tag[8:]] for tag in tags if tag.startswith("machine:") and tag[8:] in self.machine]
 
-    def costs(
-        self, task: NDArray[np.int64], machine: NDArray[np.int64], *, true: bool = False
-    ) -> dict[str, NDArray[Any]]:
-        """By rank, (k,) costs of tasks on machines, by task; ``true``: by true distances."""
+    def costs(self, task: NDArray[np.int64], machine: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """By rank, (k,) costs of tasks on machines, by task."""
         found: dict[str, NDArray[Any]] = {rank: np.zeros(len(task), np.int64) for rank in self.goals.ranks}
 
         def add(rank: str, at: NDArray[np.int64], cost: NDArray[Any]) -> None:
@@ -273,7 +271,7 @@ class Problem:
                     add(rank, here, cost[machine[here]])
         if self.locality is not None:
             here = np.flatnonzero(plain)
-            add(self.goals.rank("DataLocality"), here, self.locality.at(task[here], machine[here], true=true))
+            add(self.goals.rank("DataLocality"), here, self.locality.at(task[here], machine[here]))
         kept = np.flatnonzero(machine == self.own[task])
         add(self.goals.rank("Continuity"), kept, -self.credit[task[kept]])
         add(first, kept, -self.keep[task[kept]])

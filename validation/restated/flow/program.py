@@ -37,6 +37,7 @@ from flowlex.validation.proofs.exact_program import (
     RowBlock,
     Whole,
 )
+from flowlex.validation.restated.flow.data_locality_costs import distinct
 from flowlex.validation.restated.flow.equal_groups import Groups
 from flowlex.validation.restated.flow.goal_costs import Problem
 
@@ -150,7 +151,7 @@ class FlowStatement:
                 racks, first = np.unique(problem.rack[order], return_index=True)
                 best = np.full(int(problem.rack.max()) + 1, -1)
                 best[racks] = order[first]
-                rows = locality.racks.among(tasks.start, tasks.stop, true=False)
+                rows = locality.racks.among(tasks.start, tasks.stop)
                 found.append((rows.task, best[rows.place]))
         most = max(1, _AT_ONCE // max(1, len(self.machine_names)))
         some = np.flatnonzero(slow)
@@ -195,8 +196,7 @@ class FlowStatement:
         """All of these pairs that may be, each once, by task."""
         parts, machines = list(parts), max(1, len(self.machine_names))
         task, machine = (np.concatenate([np.zeros(0, np.int64), *(each[k] for each in parts)]) for k in (0, 1))
-        keys = np.sort((task * machines + machine)[machine >= 0])
-        keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
+        keys = distinct((task * machines + machine)[machine >= 0])
         task, machine = np.divmod(keys, machines)
         may = np.zeros(len(task), bool)
         for wishes, inside in self.problem.classes:

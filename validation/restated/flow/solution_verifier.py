@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from flowlex.formulations.block_labels import label_text
+from flowlex.formulations.gc_pause import collector_paused
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.model_changes import Changes
@@ -84,6 +85,7 @@ def _places(problem: Problem, answer: FlowAnswer) -> NDArray[np.int64]:
     return np.array([machine.get(answer.placements.get(t.task.name, ""), -1) for t in problem.tasks], np.int64)
 
 
+@collector_paused()
 def _judge(claimed: Claimed) -> Finding:
     instance, document, answer = claimed.instance, claimed.document, claimed.answer
     problem = Problem(instance, document.options, answer.scale, claimed.goals)
