@@ -1,4 +1,4 @@
-"""Dual values of solved programs as a proof: multipliers of rows of `flowlex.validation.restated.allocation`."""
+"""Dual values of solved programs as multipliers of rows, for `flowlex.validation.restated.allocation_program`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from flowlex.instances.allocation import AllocationInstance
 from flowlex.instances.input_errors import first_fault
 from flowlex.validation.certificates.certificate import Certificate, Check
 from flowlex.validation.certificates.verifier_interface import SolutionError, Strict
-from flowlex.validation.restated.allocation import Cluster, Floats, Share
+from flowlex.validation.restated.allocation import Share
+from flowlex.validation.restated.allocation_program import Cluster, Floats
 
 #: Largest drift from what is owed, per second of a round; it allows for a solver's tolerance.
 DRIFT = 1e-6

@@ -47,6 +47,8 @@ INSTANCES: dict[str, list[tuple[str, dict[str, Any], dict[str, Any]]]] = {
         ("gavel-like", {"jobs": 4, "gpus": 2}, {}),
         ("gavel-like", {"jobs": 4, "gpus": 3, "models": 3}, {"policy": "makespan"}),
         ("gavel-like", {"jobs": 3, "gpus": 2}, {"policy": "max_throughput"}),
+        ("gavel-like", {"jobs": 4, "gpus": 6, "sharing": True}, {"policy": "water_filling"}),
+        ("gavel-like", {"jobs": 4, "gpus": 4, "entities": 2}, {"policy": "hierarchical"}),
     ],
     "jit-bandwidth": [("jit-random", {}, {}), ("jit-random", {"jobs": 3, "transfers": 2}, {}), ("jit-figure4", {}, {})],
     "pod-placement": [

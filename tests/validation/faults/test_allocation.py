@@ -120,6 +120,18 @@ def test_a_full_job_that_can_rise_and_a_lost_step_are_refused() -> None:
             assert not verify(made, instance).ok
 
 
+def test_with_many_pairs_multipliers_are_of_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier objectives have coefficients in pairs that are left out, and their multipliers would not count there."""
+    instance = generate("gavel-like", seed=3, jobs=8, gpus=8, models=4, entities=3, sharing=True)
+    document = solved(instance, policy="water_filling")
+    monkeypatch.setattr(restated_allocation, "_WRITTEN_OUT", 0)
+    assert verify(document, instance).claim == "optimal"
+    for more in ({"earlier": {"full_1": -1}}, {"earlier": -1}):
+        made = copy.deepcopy(document) | {"certificate": None}
+        made["proof"]["stages"]["rise_2"][0] |= more
+        assert not verify(made, instance).ok
+
+
 def test_deadlines_that_could_be_kept_are_not_proven_impossible() -> None:
     hard = random_instance(2, tight=3.0)
     document = Allocation(hard, policy="max_throughput").solve("highs").to_dict()
