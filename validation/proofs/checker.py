@@ -165,7 +165,7 @@ class Checker:
 
     def _slack(self, block: RowBlock, x: Exact) -> Whole | None:
         """(rows,) distance to the side, times 1 / (unit of the block and of x); equations: minus the distance."""
-        if largest(block.value) * largest(x.numbers) * max(block.widest, 1) >= SAFE or x.numbers.dtype == object:
+        if x.numbers.dtype == object or largest(block.value) * largest(x.numbers) * max(block.widest, 1) >= SAFE:
             used = np.flatnonzero(x.numbers[block.column])
             if len(used) > 200_000:
                 return None

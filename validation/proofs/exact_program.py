@@ -96,7 +96,8 @@ def largest(values: Whole) -> float:
     if not len(values):
         return 0.0
     if values.dtype == object:
-        return to_float(max(abs(v) for v in values.tolist()))
+        listed = values.tolist()
+        return to_float(max(max(listed), -min(listed)))
     return float(max(int(values.max()), -int(values.min())))
 
 

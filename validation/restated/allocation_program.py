@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ class Cluster:
         speeds = [np.array([p.steps_per_s for p in instance.pairs], np.float64).reshape(-1, 2)]
         for table in instance.pair_tables:
             of = np.array([place[name] for name in table.job_types], np.int64)
-            beside = np.array(table.steps_per_s, np.float64).reshape(len(of), len(of))
+            beside = np.fromiter(chain.from_iterable(table.steps_per_s), np.float64).reshape(len(of), len(of))
             row, column = np.nonzero(np.triu((beside > 0) | (beside.T > 0)))
             keys.append(np.column_stack([of[row], of[column], np.full(len(row), self.gpu[table.gpu_type])]))
             speeds.append(np.column_stack([beside[row, column], beside[column, row]]))
