@@ -8,7 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 import warnings
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pandas as pd
 import pytest
@@ -47,27 +50,21 @@ def test_pages_begin_with_what_one_can_do_after_them_and_notebooks_with_a_questi
 @pytest.mark.rare
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-def test_every_block_of_a_page_runs_in_order(page, shell):
+def test_every_block_of_a_page_runs_in_order(page, shell, monkeypatch):
     public_traces(shell.folder)
-    code: list[str] = []
-    done = 0
+    module = types.ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)
     for language, text in blocks(page.read_text()):
         if language == "console":
-            if len(code) > done:  # what the commands read may be written by the Python before them
-                (shell.folder / "code.py").write_text("\n".join(code))
-                shell("python code.py")
-                done = len(code)
             for line in lines(text):
                 if not line.startswith("flowlex solve --from-telemetry"):  # tests/systems/telemetry/test_documents.py
                     shell(line)
         elif language == "python":
-            code.append(text)
-    if len(code) > done:
-        (shell.folder / "code.py").write_text("\n".join(code))
-        assert shell("python code.py")
+            with monkeypatch.context() as patch, redirect_stdout(StringIO()):
+                patch.chdir(shell.folder)
+                exec(compile(text, page.name, "exec"), vars(module))
 
 
-@pytest.mark.rare
 def test_every_picture_of_the_gallery_is_drawn(shell):
     cells = [text for language, text in blocks((DOCS / "gallery.md").read_text()) if language == "code-cell"]
     figures = "(pyplot.figure(number) for number in pyplot.get_fignums())"
