@@ -38,10 +38,13 @@ def is_pandas(value: object, *kinds: str) -> bool:
 
 def nearest(what: str, name: object, known: Iterable[object]) -> str:
     """``no WHAT 'name'; did you mean ...?``: the error text for an unknown name."""
-    names = [str(each) for each in known]
+    every = list(known)
+    names = [str(each) for each in every]
     near = difflib.get_close_matches(str(name), names, n=1)
+    # A label of another type that reads the same: 7 for '7', a date for its text.
+    hint = repr(every[names.index(near[0])] if near and near[0] == str(name) else near[0]) if near else ""
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") or "none"
-    return f"no {what} {name!r}; " + (f"did you mean {near[0]!r}? There are: " if near else "there are: ") + listed
+    return f"no {what} {name!r}; " + (f"did you mean {hint}? There are: " if near else "there are: ") + listed
 
 
 def plain_labels(values: Any) -> list[Any]:

@@ -53,7 +53,7 @@ def to_document(problem: Statement) -> dict[str, Any]:
                 "column": b.columns.tolist(),
                 "value": _numbers_out(b.values),
                 "rhs": _numbers_out(b.rhs),
-                "formula": [b.left, b.right, b.condition],
+                "formula": _plain([b.left, b.right, b.condition]),
                 "words": b.words,
                 "dual": b.dual,
             }
@@ -69,7 +69,7 @@ def to_document(problem: Statement) -> dict[str, Any]:
                 "constant": o.constant,
                 "within": str(o.within),
                 "relative": o.relative,
-                "formula": o.formula,
+                "formula": _plain(o.formula),
                 "words": o.words,
                 "measure": o.measure,
                 "sorted_of": o.sorted_of,
@@ -258,6 +258,13 @@ def _unit_in(given: Any, values: Floats, place: str) -> Unit:
     if unit <= 0:
         raise StatementError(f"{place}.unit: must be positive, got {text[:40]!r}")
     return unit
+
+
+def _plain(formula: Any) -> Any:
+    """A formula as lists; labels that are neither text nor numbers as the text that they are printed as."""
+    if isinstance(formula, (tuple, list)):
+        return [_plain(each) for each in formula]
+    return formula if formula is None or isinstance(formula, (str, int, float)) else str(formula)
 
 
 def label_document(label: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 from collections.abc import Callable
 from pathlib import Path
@@ -268,3 +269,20 @@ def test_odd_calls_say_what_was_expected(call: Callable[[fx.Problem, Any], Any])
     with pytest.raises(fx.FlowlexError) as caught:
         call(p, p["x"])
     assert len(str(caught.value)) > 10
+
+
+def test_a_problem_with_selected_dates_is_written_and_labels_of_another_type_are_named(tmp_path: Path) -> None:
+    days = [datetime.date(2026, 11, 27), datetime.date(2026, 11, 28)]
+    p = fx.Problem("fleet")
+    x = p.variables("send", site=[("eu", 1), 7], day=days, upper=6, integer=True)
+    p.constrain("need", x.sum(by="day") >= 4)
+    p.minimize("first", x.sel(day=days[0], site=[("eu", 1)]).sum())
+    p.write(tmp_path / "p.problem.json")
+    again = fx.read(tmp_path / "p.problem.json")
+    assert again.solve().objective == p.solve().objective == 0
+    assert again.to_latex() == p.to_latex()
+    assert fx.verify(p.solve().to_dict(), again).ok
+    with pytest.raises(fx.FlowlexError, match=r"no site '7'; did you mean 7\?"):
+        x.sel(site="7")
+    with pytest.raises(fx.FlowlexError, match=r"did you mean datetime.date\(2026, 11, 28\)\?"):
+        x.sel(day="2026-11-28")
