@@ -152,7 +152,15 @@ class FlowScheduler:
 
     @classmethod
     def continued(cls, state: LiveState, *, certify: bool = True) -> FlowScheduler:
-        """Return a scheduler that goes on with a state."""
+        """Return a scheduler that goes on with a state.
+
+        Parameters
+        ----------
+        state
+            The state of another scheduler, such as one read from a snapshot; it is not copied.
+        certify
+            Whether every step carries a certificate.
+        """
         made = cls.__new__(cls)
         made.options, made.certify = dict(state.options), certify
         made._use(state)
