@@ -150,6 +150,8 @@ def verdict(plain: dict[str, Any], own: dict[str, Any]) -> str:
     if "error" in own:
         return "error"
     mine, theirs = str(own["status"]), str(plain.get("status", plain.get("error")))
+    if "error" in theirs or theirs == "not read":
+        return "HiGHS fails"
     if "limit" in theirs or mine == "feasible" or (mine == "time_limit" and own["seconds"] > 1):
         return "limit"
     if mine == "optimal" and theirs in ("optimal", "empty"):
