@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim
 from flowlex.validation.certificates.proof_time_budget import Budget
+from flowlex.validation.proofs.blocks import without_blocks
 from flowlex.validation.proofs.exact_program import (
     MOST_BITS,
     SAFE,
@@ -350,7 +351,9 @@ class Checker:
         differs = reduced != 0
         differs[[*low, *high]] = True
         columns = np.flatnonzero(differs)
-        if base.least is not None and not base.completed[columns].any():  # only these columns differ from the base
+        if (
+            base.least is not None and not leaf.blocks and not base.completed[columns].any()
+        ):  # only these columns differ from the base
             mine = base.reduced[columns]
             without = self._least_within_bounds(columns, mine, base.unit, base.total + base.least, {}, {}, (), -1)
             reduced = _sum(scaled(reduced[columns], times), scaled(mine, base_times))
@@ -365,6 +368,11 @@ class Checker:
         for name in leaf.complete:
             reduced, more = self._completed(name, reduced, shut)
             total += more * both
+        for name in leaf.blocks:
+            reduced, least = without_blocks(self.program.blocks[name], reduced, both)
+            if least is None:
+                return None
+            total += least
         return self._least_within_bounds(np.arange(len(reduced)), reduced, both, total, low, high, kept)
 
     def _joined(self, before: Mapping[str, tuple[Objective, Fraction]]) -> Iterable[tuple[Objective, Fraction]]:

@@ -229,6 +229,19 @@ class Objective:
         return value + (self.within * abs(value) if self.relative else self.within)
 
 
+@dataclass(frozen=True, eq=False)
+class Block:
+    """``count`` copies whose sums are the ``columns`` (see `flowlex.validation.proofs.blocks`).
+
+    ``least``: a lower bound on the cost of a copy, given the reduced costs of the columns as integers and their unit;
+    None: none is known.
+    """
+
+    count: int
+    columns: Positions
+    least: Callable[[Whole, Fraction], Fraction | None]
+
+
 @dataclass(eq=False)
 class ExactProgram:
     """A problem: columns with bounds, rows, objectives in strict order."""
@@ -241,6 +254,8 @@ class ExactProgram:
     objectives: list[Objective] = field(default_factory=list)
     #: Relative tolerance to which rows hold where values are fractions; 0: nothing has a tolerance, optima neither.
     tolerance: float = 1e-7
+    #: By name, blocks of identical copies (see `flowlex.validation.proofs.blocks`); those of a name share no column.
+    blocks: dict[str, Sequence[Block]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:

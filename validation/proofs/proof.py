@@ -68,6 +68,7 @@ class Leaf:
     ``complete``: names of rows whose multipliers the checker adds, the best ones, one name after the other.
     ``earlier``: of objectives before, at most 0 each; ``before``: of each of them, besides. ``derived``: of derived
     rows by number, at least 0 each. ``own``: of the objective itself; 0 if they show that the leaf is empty.
+    ``blocks``: names of blocks whose columns are bounded by their copies (see `flowlex.validation.proofs.blocks`).
     """
 
     rows: Mapping[str, Exact] = field(default_factory=dict)
@@ -78,6 +79,7 @@ class Leaf:
     shared: Mapping[str, Exact] = field(default_factory=dict)
     complete: tuple[str, ...] = ()
     before: Fraction = Fraction(0)
+    blocks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +156,8 @@ def _leaf_out(leaf: Leaf, program: ExactProgram, names: Mapping[int, str]) -> di
         found["shared"] = names[id(leaf.shared)]
     if leaf.complete:
         found["complete"] = list(leaf.complete)
+    if leaf.blocks:
+        found["blocks"] = list(leaf.blocks)
     if leaf.before:
         found["earlier"] = number(leaf.before)
     elif leaf.earlier:
@@ -282,7 +286,7 @@ def _leaf_in(
 ) -> Leaf:
     """Read a leaf; ``before``: the objectives that come earlier."""
     each = _object(document, "a leaf")
-    _only(each, "a leaf", "rows", "shared", "complete", "earlier", "derived", "branches", "own")
+    _only(each, "a leaf", "rows", "shared", "complete", "blocks", "earlier", "derived", "branches", "own")
     own = rational(each.get("own", 1))
     if own < 0:
         raise ProofError(f"a leaf's own is at least 0, got {_shown(each['own'])}")
@@ -294,6 +298,10 @@ def _leaf_in(
     for name in complete:
         if not isinstance(name, str) or name not in program.rows:
             raise ProofError(f"complete: no rows are named {_shown(name)}")
+    blocks = _list(each.get("blocks", []), "blocks")
+    for name in blocks:
+        if not isinstance(name, str) or name not in program.blocks:
+            raise ProofError(f"no blocks are named {_shown(name)}")
     stated, earlier, every = each.get("earlier", {}), dict[str, Fraction](), Fraction(0)
     if isinstance(stated, dict):
         if stated and (odd := stated.keys() - set(before)):
@@ -308,7 +316,8 @@ def _leaf_in(
             raise ProofError(f"a multiplier of derived row {_shown(name)}, which does not exist")
         derived[int(name)] = rational(v)
     branches = tuple(_branch_in(b, program) for b in _list(each.get("branches", []), "branches"))
-    return Leaf(rows, earlier, derived, branches, own, {} if use is None else shared[use], tuple(complete), every)
+    use_rows = {} if use is None else shared[use]
+    return Leaf(rows, earlier, derived, branches, own, use_rows, tuple(complete), every, tuple(blocks))
 
 
 def _rows_in(document: Any, program: ExactProgram) -> dict[str, Exact]:

@@ -49,6 +49,7 @@ def proof_schema() -> dict[str, Any]:
         rows=rows,
         shared={"type": "string", "description": "The name of multipliers that several leaves share."},
         complete=listed(name, "Names of rows whose best multipliers the checker finds."),
+        blocks=listed(name, "Names of blocks whose columns are bounded by their copies."),
         earlier={
             "anyOf": [by_name(_NUMBER, "By name."), _NUMBER],
             "description": "Multipliers of earlier objectives, at most 0: by name, or one number for all of them.",
