@@ -24,7 +24,7 @@ from flowlex.models.pods.problem.node_and_pod_classes import Demand
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.search.annealing import Annealing
 from flowlex.models.pods.search_limits import SearchLimits
-from flowlex.validation.certificates.pods.exhaustive_enumeration import enumerable
+from flowlex.validation.restated.pods.enumeration import enumerable
 
 #: First tangent points, in percent of a node's capacity.
 _TANGENTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)

@@ -348,7 +348,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             if self.admission == "fair" and levels.weight:
                 weighted = float(min(levels.shares(there)))
             facts["stages"] = {"admission": weighted, "balance": outcome.objective}
-        proof = proof_document(self.instance, self.bounds, levels, first.prices, run.proof)
+        proof = proof_document(self.instance, self.bounds, levels, first.prices, run.proof, MEASURES[self.balance])
         return self._solution(cluster, facts, first.most, proof)
 
     def _solution(

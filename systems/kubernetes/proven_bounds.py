@@ -14,13 +14,12 @@ import numpy as np
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.balance_phase import BalanceProof
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.placement_run import proof_document
+from flowlex.models.pods.placement_run import ProofNames
 from flowlex.models.pods.solution import PlacementSolution
 from flowlex.systems.kubernetes.one_by_one import Bindings
-from flowlex.validation.certificates.pods.admission_bound import AdmissionProof, most_by_prices
-from flowlex.validation.certificates.pods.price_bound import Population
+from flowlex.validation.restated.pods.kinds import Kinds
+from flowlex.validation.restated.pods.verifier import most_of_level
 
 #: Share of the remaining time for a solve; the rest is for checking its duals.
 _SOLVE = 0.7
@@ -54,7 +53,7 @@ def most_of_priorities(
     model = PodPlacement(instance)
     levels, ours = model.levels, model.levels.total(there)
     wanted = levels.total(levels.of >= 0)
-    people, kept, spent = Population(instance, {}), dict[str, Fraction](), 0.0
+    kinds, names, kept, spent = Kinds(instance, {}), None, dict[str, Fraction](), 0.0
     for k, key in enumerate(levels.keys):
         if ours[k] == wanted[k]:
             most = wanted[k]
@@ -67,9 +66,9 @@ def most_of_priorities(
             limit = None if until is None else max(0.1, _SOLVE * (until - processor_seconds()))
             prices = model.bounds.most(k, ours[:k], SolveOptions(time_limit_s=limit))
             if prices is not None:
-                document = proof_document(instance, model.bounds, levels, {k: prices}, BalanceProof())
-                proof = AdmissionProof.model_validate(document["admission"][str(key)])
-                most = min(most, int(most_by_prices(people, str(key), kept, proof)))
+                names = names or ProofNames(instance, model.bounds, levels)
+                shown = most_of_level(kinds, str(key), kept, names.of_level(k, prices))
+                most = most if shown is None else min(most, int(shown))
             spent = processor_seconds() - began
         if isinstance(key, int):
             found[key] = most

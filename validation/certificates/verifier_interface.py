@@ -75,7 +75,7 @@ _OWN: dict[str, str] = {
     "allocation": "flowlex.validation.restated.allocation:VERIFIER",
     "load-partition": "flowlex.validation.restated.load:VERIFIER",
     "min-cost-flow": "flowlex.validation.restated.min_cost_flow:VERIFIER",
-    "pod-placement": "flowlex.validation.certificates.pods:VERIFIER",
+    "pod-placement": "flowlex.validation.restated.pods.verifier:VERIFIER",
 }
 #: The claims that support each status. An optimum with a weaker claim is quoted.
 _TRUE: Mapping[str, tuple[Claim, ...]] = {
@@ -141,6 +141,8 @@ class Verifier:
         Where the document has version 3: the problem of an instance and options in exact numbers, to judge answers of
         changed models; the name of the objective that the document states (empty: the last one); and the rows that no
         change may drop.
+    with_proof
+        States it with the rows that a proof names beside; None: a proof names none.
     """
 
     kind: str
@@ -158,6 +160,7 @@ class Verifier:
     restated: Callable[[Any, Mapping[str, Any]], ExactProgram] | None = None
     main: str = ""
     needed: frozenset[str] = frozenset()
+    with_proof: Callable[[Any, Mapping[str, Any], Mapping[str, Any]], ExactProgram] | None = None
 
     @property
     def version(self) -> int:
@@ -427,15 +430,14 @@ def _changed_program(
         stated = read.values or {} if answered else None
         found = verifier.grouped(instance, read.options, every, stated, read.proof, budget)
     if found is None:
-        program = changed_program(restated(instance, read.options), every, verifier.needed)
+        more = verifier.with_proof
+        source = restated(instance, read.options) if more is None else more(instance, read.options, read.proof)
+        program = changed_program(source, every, verifier.needed)
         values = exact_answer(read.values or {}, program) if answered else None
         found = program_finding(program, values, read.proof, read.status, budget, main=verifier.main)
         if values is not None and values.unit.denominator > 1:  # the file states figures in floating point
             found = replace(found, tolerance=max(found.tolerance, program.tolerance))
-    found = _with_figures(found, read, verifier, instance, budget)
-    return (
-        found if verifier.measure is None or found.objective is None else verifier.measure(read, instance, every, found)
-    )
+    return _with_figures(found, read, verifier, instance, budget)
 
 
 def _with_figures(found: Finding, read: Document, verifier: Verifier, instance: Instance, budget: Budget) -> Finding:

@@ -64,6 +64,8 @@ class PodPrices:
     # mean, move: multipliers of the sum of all loads, and of the move budget
     mean: float
     move: float
+    # A pod of each level of which some pods wait, and the multiplier of a unit of the level
+    quota: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(eq=False)
@@ -157,7 +159,10 @@ class Columns:
         move = max(0.0, -float(rest[0])) if budget else 0.0
         mean = -float(rest[int(budget)]) if self.measure.centred else 0.0
         ends = (self.centre + self.scale * low if self.measure.centred else 0.0, self.centre + self.scale * high)
-        return PodPrices(*ends, pod * unit, mean * unit / self.scale, move * unit)
+        of_quota = proof.prices[len(self.demand.pod) : paid] * unit
+        members = [int(self.demand.pod[groups[0]]) for groups, _, _ in self.demand.quota]
+        quota = tuple(zip(members, of_quota.tolist(), strict=True))
+        return PodPrices(*ends, pod * unit, mean * unit / self.scale, move * unit, quota)
 
     def prove(self, low: float, high: float, target: float) -> Proof:
         """Bound the balance over an interval of the mean, in scaled units (largest load: with the cap ``high``).

@@ -14,7 +14,7 @@ Phase 1 maximises the value of a level. Phase 2 minimises the balance of the cla
 approximated by tangents, and finds the least and largest mean load of all placements at least as balanced as a given
 one. The optimum over classes equals that over single nodes, because equal nodes can share fractional pods evenly.
 
-The certificate (`flowlex.validation.certificates.pods`) needs only their duals: it finds the best card patterns itself.
+The certificate (`flowlex.validation.restated.pods`) needs only their duals: it finds the best card patterns itself.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Prices:
     memory: Floats = field(repr=False)
     # By class: multiplier by memory (share of a card) of a slot of this size
     size: tuple[dict[float, float], ...] = field(repr=False)
-    kept: tuple[float, ...] = field(repr=False)  # multiplier of one unit of each more important level
+    # Multiplier of one unit of each more important level; for the balance of every level, of any sign
+    kept: tuple[float, ...] = field(repr=False)
     move: float  # multiplier of one unit of the move budget
     # slope, mean: (C,) multiplier of a node's load, and multiplier of the sum of all loads; for the balance only
     slope: Floats | None = field(default=None, repr=False)
@@ -68,17 +69,6 @@ class Prices:
     def most(self) -> int:
         """Upper bound on the units of a level."""
         return int(np.floor(self.bound + 1e-6))
-
-    def document(self, names: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """Return the proof document of the certificate; ``names`` are the nodes of each class."""
-        slope = np.zeros(len(names)) if self.slope is None else self.slope
-        classes = []
-        for k, nodes in enumerate(names):
-            size = [[share, price] for share, price in self.size[k].items() if price]
-            priced = {"nodes": list(nodes), "cpu": float(self.cpu[k]), "memory": float(self.memory[k]), "size": size}
-            classes.append(priced | ({} if self.slope is None else {"slope": float(slope[k])}))
-        rules = {name: price for name, price in self.rules.items() if price}
-        return {"classes": classes, "move": self.move} | ({"rules": rules} if rules else {})
 
 
 class _Built(NamedTuple):
@@ -187,7 +177,9 @@ class Relaxation:
         found = self._solved(built.program, np.ones(len(self.group), bool), options)
         if found is None:
             return None
-        return self._prices(built, found.duals, found.objective, measure=measure), loads.evaluate(found.values)
+        return self._prices(built, found.duals, found.objective, kept=len(admitted), measure=measure), loads.evaluate(
+            found.values
+        )
 
     def end_of_means(
         self,
@@ -216,7 +208,8 @@ class Relaxation:
         # Normalise the multipliers to a unit of the sum.
         unit = max(1e-9, abs(float(found.duals[program.constraint_blocks["at_most"].rows][0])))
         mean = sign / (unit * float(self.classes.count.sum()))
-        return sign * found.objective, self._prices(built, found.duals / unit, at_most, measure=measure, mean=mean)
+        prices = self._prices(built, found.duals / unit, at_most, kept=len(admitted), measure=measure, mean=mean)
+        return sign * found.objective, prices
 
     def _solved(self, program: LinearProgram, use: Booleans, options: SolveOptions) -> _Optimum | None:
         """Solve a program, by row aggregation if there are many groups; None if neither gives a proven bound."""
@@ -298,6 +291,8 @@ class Relaxation:
             return np.abs(duals[blocks[name].rows]) / scale if name in blocks else np.zeros(1)
 
         sizes = [built.cards[c].prices(of) if c in built.cards else {} for c in range(len(self.classes.count))]
+        rows = (blocks[f"kept_{k}"].rows if f"kept_{k}" in blocks else None for k in range(kept))
+        kept_each = tuple(0.0 if row is None else float(duals[row][0]) / scale for row in rows)
         capacity, slope = self.view.capacity[self.classes.first], None
         if measure is not None:
             slope = sum(-duals[blocks[name].rows] for name in measure.loaded) * SCALE / scale / self.classes.count
@@ -306,7 +301,7 @@ class Relaxation:
             of("cpu") / capacity[:, 1],
             of("memory") / capacity[:, 2],
             tuple(sizes),
-            tuple(float(of(f"kept_{k}")[0]) for k in range(kept)),
+            kept_each,
             float(of("move_budget")[0]),
             slope,
             mean * SCALE / scale,

@@ -12,7 +12,7 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.pods.exhaustive_enumeration import all_ways
+from flowlex.validation.restated.pods.enumeration import all_ways
 
 
 class BySearch(PodPlacement):
@@ -39,9 +39,9 @@ def rows_of(model: PodPlacement) -> set[str]:
     return rows
 
 
-def failing(instance: PodInstance, change: Callable[[dict[str, Any]], object]) -> set[str]:
-    """Checks that fail where the answer of a true file is changed."""
+def failing(instance: PodInstance, change: Callable[[dict[str, Any]], object]) -> str:
+    """What is wrong where the answer of a true file is changed."""
     document = json.loads(json.dumps(PodPlacement(instance).solve("highs").to_dict()))
     assert verify(document, instance).ok
     change(document["answer"])
-    return {check.name for check in verify(document, instance).checks if not check.ok}
+    return "; ".join(f"{check.name}: {check.detail}" for check in verify(document, instance).checks if not check.ok)

@@ -19,8 +19,8 @@ from flowlex.models.pods.baselines import POLICIES, place
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.search_limits import SearchLimits
-from flowlex.validation.certificates.pods.exhaustive_enumeration import all_ways
 from flowlex.validation.certificates.verifier_interface import verify
+from flowlex.validation.restated.pods.enumeration import all_ways
 from tests.models.pods.oracles import BySearch
 
 TRACE = Path(__file__).parents[3].parent / "shared" / "data" / "openb"
@@ -145,7 +145,7 @@ def test_whole_nodes_prove_what_prices_of_resources_do_not() -> None:
     answer = PodPlacement(halves(2)).solve("highs", gap=0.1)
     assert answer.certificate is not None and answer.certificate.claim == "optimal"
     assert answer.admitted == {1: (20, 32, 20), 0: (20, 30, 20)}  # one large and one small pod on every node
-    assert "pods" in answer.proof["admission"]["1"]
+    assert answer.proof["admission"]["1"]["blocks"] == ["node"]
 
 
 def test_patterns_prove_what_is_too_large_for_the_program_over_nodes() -> None:
@@ -176,7 +176,7 @@ def _shares(view: Any) -> list[float]:
 def test_prices_of_pods_that_prove_too_little_are_refused() -> None:
     answer = PodPlacement(halves(0)).solve("highs", gap=0.1)
     document = json.loads(json.dumps(answer.to_dict()))
-    for prices in (document["proof"]["admission"]["1"]["pods"], document["proof"]["admission"]["0"]["pods"]):
-        prices.update({name: price + 0.3 for name, price in prices.items()})
+    for leaf in document["proof"]["admission"].values():
+        leaf["rows"]["pod"] = {"default": -0.3}
     told = verify(document, halves(0))
     assert told.claim == "feasible" and any(check.how == "quoted" for check in told.checks)

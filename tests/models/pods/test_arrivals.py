@@ -13,7 +13,7 @@ from flowlex.instances.pods import Pod, PodGang, PodInstance, PodNode, PodSpread
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.baselines import POLICIES
 from flowlex.models.pods.online_arrivals import Arrivals, gpus_of, live_through, submit_all
-from flowlex.validation.certificates.pods import check_placement
+from flowlex.validation.restated.pods.verifier import check_placement
 
 TRACE = Path(__file__).parents[3].parent / "shared" / "data" / "openb"
 
@@ -99,7 +99,10 @@ def test_what_is_placed_holds_in_the_documents(policy: str) -> None:
     curve = submit_all(instance, policy, moves=1, seed=5)
     cluster, view = curve.cluster, instance.arrays
     assert view.running[view.running >= 0].tolist() == cluster.node[view.running >= 0].tolist()
-    checks = check_placement(instance, cluster.node, cluster.used_cards, "max_load", float(cluster.loads.max()), 0.0)
+    on = {p: list(map(int, cards)) for p, cards in cluster.used_cards.items()}
+    checks = check_placement(
+        instance, {}, {p: (n, on.get(p, ())) for p, n in enumerate(cluster.node.tolist()) if n >= 0}
+    )
     assert all(check.ok for check in checks), [check for check in checks if not check.ok]
     gpus = gpus_of(view)
     assert curve.allocated[-1] == pytest.approx(gpus[cluster.node >= 0].sum() / view.cards.sum())

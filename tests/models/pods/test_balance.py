@@ -28,8 +28,8 @@ from flowlex.models.pods.search.placement_policies import EVEN, by_priority
 from flowlex.models.pods.search.placement_steps import place_by
 from flowlex.models.pods.search.search_state import SearchState
 from flowlex.models.pods.search_limits import SearchLimits
-from flowlex.validation.certificates.pods import balance_of
-from flowlex.validation.certificates.pods.exhaustive_enumeration import all_ways
+from flowlex.validation.restated.pods.enumeration import all_ways
+from flowlex.validation.restated.pods.sizes import balance_of
 
 
 class PatternsFirst(PodPlacement):

@@ -14,7 +14,7 @@ from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import BASELINES, place
 from flowlex.models.pods.model import PodPlacement
-from flowlex.validation.certificates.pods.placement import Usage
+from flowlex.validation.restated.pods.verifier import check_placement
 from tests.models.pods.oracles import BySearch, failing, rows_of
 
 NODES = (
@@ -60,13 +60,15 @@ def test_searches_and_baselines_keep_compute(pods: Any) -> None:
     found = BySearch(instance)._admit("highs", SolveOptions()).cluster
     assert found is not None
     for cluster in (found, *(place(instance, name) for name in BASELINES)):
-        assert Usage(instance, cluster.node, cluster.used_cards).over()[3] <= 0
+        on = {p: list(map(int, cards)) for p, cards in cluster.used_cards.items()}
+        placed = {p: (n, on.get(p, ())) for p, n in enumerate(cluster.node.tolist()) if n >= 0}
+        assert all(check.ok for check in check_placement(instance, {}, placed))
 
 
 def test_a_certificate_refuses_too_much_compute() -> None:
     instance = drawn([(2, 0.7, 1, 0), (2, 0.7, 1, 0)])
     failed = failing(instance, lambda d: d.update(placement={"p0": "a", "p1": "a"}, cards={"p0": [0], "p1": [0]}))
-    assert "compute of every card" in failed and "GPU memory of every card" not in failed
+    assert "compute[a,0] is off" in failed
 
 
 def test_compute_without_memory_is_refused() -> None:

@@ -16,9 +16,8 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.bounds.gang_bounds import gangs_out, largest_sum, most_of_spreads
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.pods.gang_bounds import GangBounds
-from flowlex.validation.certificates.pods.group_rules import RuleBook
-from flowlex.validation.certificates.pods.price_bound import Population
+from flowlex.validation.restated.pods.kinds import Kinds
+from flowlex.validation.restated.pods.rules import RuleBook
 from tests.models.pods.oracles import BySearch
 
 
@@ -79,7 +78,7 @@ def test_bounds_count_gangs_whole_and_spreads_by_domain(instance: PodInstance, m
 
 def test_a_bound_that_breaks_a_gang_is_only_quoted_as_the_most() -> None:
     document = json.loads(json.dumps(BySearch(skewed()).solve("highs").to_dict()))
-    document["proof"]["admission"]["0"]["rules"] = {}
+    document["proof"]["admission"]["0"]["rows"].pop("rule")
     found = verify(document, skewed())
     assert [check.how for check in found.checks if check.name == "most pods of priority 0"] == ["quoted"]
     assert found.claim == "feasible"
@@ -114,7 +113,7 @@ def test_no_placement_exceeds_what_rules_leave(pods: Any, within: Any, limits: A
         gangs=(PodGang(name="g", within=within), PodGang(name="h", within="rack")),
         spreads=(PodSpread(name="s", over="rack", most=limits[0], skew=limits[1]), PodSpread(name="t", skew=1)),
     )
-    view, bounds = instance.arrays, GangBounds(Population(instance, {"cards": cards}))
+    view, bounds = instance.arrays, Kinds(instance, {"cards": cards}).bounds
     out, most = gangs_out(view, cards=cards), most_of_spreads(view, cards=cards)
     assert {made[p].gang for p in np.flatnonzero(out)} == bounds.nowhere
     for r, name in enumerate(view.rules.names):

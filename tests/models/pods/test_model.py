@@ -22,7 +22,7 @@ from flowlex.models.pods.problem.balance_measures import Deviation
 from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
 from flowlex.models.pods.search.search_state import SearchState
 from flowlex.validation.certificates import CertificateError
-from flowlex.validation.certificates.pods import check_placement
+from flowlex.validation.restated.pods.verifier import check_placement
 from tests.models.pods.oracles import rows_of
 from tests.models.pods.oracles import solved as solved_by_all
 
@@ -260,13 +260,14 @@ def test_a_wrong_answer_fails_its_certificate(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("where", "cards", "failed"),
     [
-        ([0, 0, -1, -1], {1: [0]}, "cores of every node"),
-        ([1, -1, -1, -1], {}, "memory of every node"),
-        ([-1, 0, 0, -1], {1: [0], 2: [0]}, "GPU memory of every card"),
-        ([-1, 0, -1, -1], {1: [5]}, "every GPU pod has its cards"),
-        ([-1, 1, -1, -1], {1: [0]}, "every GPU pod has its cards"),
-        ([-1, -1, -1, 0], {}, "labels, taints and card models"),
-        ([-1, -1, -1, -1], {}, "running pods go on"),
+        ([0, 0, -1, -1], {1: [0]}, "cpu[a] is off"),
+        ([1, -1, -1, -1], {}, "p0' may not run on 'b'"),
+        ([0, 0, 0, -1], {1: [0], 2: [0]}, "card[a,0] is off"),
+        ([-1, 0, -1, -1], {1: [5]}, "'p1' cannot use the cards 5"),
+        ([-1, 0, -1, -1], {}, "card_link[p1,a] is off"),
+        ([-1, 1, -1, -1], {1: [0]}, "'p1' may not run on 'b'"),
+        ([-1, -1, -1, 0], {}, "'p3' may not run on 'a'"),
+        ([-1, -1, -1, -1], {}, "running[p3] is off"),
     ],
 )
 def test_the_certificate_finds_every_fault(where: list[int], cards: dict[int, list[int]], failed: str) -> None:
@@ -274,12 +275,12 @@ def test_the_certificate_finds_every_fault(where: list[int], cards: dict[int, li
         pod("p0", 6, 40),
         pod("p1", 4, gpu=6),
         pod("p2", gpu=6),
-        pod("p3", node_labels={"zone": "x"}) if failed != "running pods go on" else pod("p3", node="a"),
+        pod("p3", node_labels={"zone": "x"}) if "running" not in failed else pod("p3", node="a"),
     )
     instance = PodInstance(nodes=(node("a", 8, 64, 2, 8), node("b")), pods=pods)
-    used = {p: np.array(c) for p, c in cards.items()}
-    checks = check_placement(instance, np.array(where), used, "max_load", 0.0, 0.0)
-    assert failed in {check.name for check in checks if not check.ok}
+    placed = {p: (n, cards.get(p, ())) for p, n in enumerate(where) if n >= 0}
+    details = [check.detail for check in check_placement(instance, {}, placed) if not check.ok]
+    assert any(failed in detail for detail in details), details
 
 
 def test_rows_are_the_equations_that_exist() -> None:

@@ -42,7 +42,7 @@ def test_a_domain_gives_what_it_has() -> None:
 def test_a_certificate_refuses_more_than_there_is() -> None:
     instance = cluster((1, 1), (1, 1))
     failed = failing(instance, lambda d: d.update(placement={"p0": "n0", "p1": "n0"}))
-    assert "resources of their domains" in failed
+    assert "resource[fpga,n0] is off" in failed
 
 
 def test_names_have_to_be_listed() -> None:

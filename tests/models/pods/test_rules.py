@@ -18,7 +18,7 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.group_rules import broken_rules
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.pods.group_rules import RuleBook
+from flowlex.validation.restated.pods.rules import RuleBook
 from tests.models.pods.oracles import BySearch, failing, rows_of, solved
 
 RACKS = tuple(
@@ -184,10 +184,10 @@ def test_two_recounts_agree(pods: Any, within: Any, spread: Any, seed: int) -> N
 @pytest.mark.parametrize(
     ("change", "check"),
     [
-        ({"p1": None}, "gangs whole and within their domain"),
-        ({"p1": "c"}, "gangs whole and within their domain"),
-        ({"p2": "a", "p3": "b"}, "spreads over their domains"),
-        ({"p5": "a"}, "quotas of queues"),
+        ({"p1": None}, "gang_whole[p1,"),
+        ({"p1": "c"}, "gang"),
+        ({"p2": "a", "p3": "b"}, "spread[s,"),
+        ({"p4": "a", "p5": "a"}, "quota[u,pods]"),
     ],
 )
 def test_a_certificate_refuses_broken_rules(change: dict[str, str | None], check: str) -> None:
@@ -284,10 +284,10 @@ def test_quotas_and_spreads_bound_what_prices_prove(rule: str, most: int) -> Non
     instance = PodInstance(nodes=nodes, pods=pods, queues=queues, spreads=spreads)
     solution = BySearch(instance).solve("highs")
     assert solution.admitted[0] == (most, 20, most) and solution.certificate.claim != "feasible"
-    proof = solution.to_dict()["proof"]["admission"]["0"]["rules"]
-    assert set(proof) <= {"gpus of queue 'q'", "cpu_cores of queue 'q'", "spread 's'"}
+    proof = solution.to_dict()["proof"]["admission"]["0"]["rows"]
+    assert set(proof["rule"]["at"]) <= {"gpus of queue 'q'", "cpu_cores of queue 'q'", "spread 's'"}
     document = json.loads(json.dumps(solution.to_dict()))
-    document["proof"]["admission"]["0"]["rules"] = {}
+    document["proof"]["admission"]["0"]["rows"].pop("rule")
     assert verify(document, instance).claim == "feasible"
     document["answer"]["admitted"]["0"]["most"] = most - 1
     assert not verify(document, instance).ok

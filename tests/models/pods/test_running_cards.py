@@ -68,10 +68,10 @@ def test_wrong_cards_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "cards", "check"),
     [
-        ("r0", [0], "running pods keep their cards"),
-        ("r1", [0], "running pods keep their cards"),
-        ("r0", [], "every GPU pod has its cards"),
-        ("big", [1], "GPU memory of every card"),
+        ("r0", [0], "'r0' cannot use the cards 0"),
+        ("r1", [0], "'r1' cannot use the cards 0"),
+        ("r0", [], "card_link[r0,n] is off"),
+        ("big", [1], "card[n,1] is off"),
     ],
 )
 def test_seeded_faults_of_cards_are_refused(name: str, cards: list[int], check: str) -> None:

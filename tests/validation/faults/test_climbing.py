@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from flowlex.validation.certificates.pods.admission_bound import AdmissionProof, most_by_prices
-from flowlex.validation.certificates.pods.balance_bound import Piece, least_balance
-from flowlex.validation.certificates.pods.price_bound import Population
+from flowlex.validation.restated.pods.kinds import Kinds
+from flowlex.validation.restated.pods.verifier import Piece, least_balance, most_of_level
 from tests.validation.faults.restated import Document, mutant, solved
 from tests.validation.faults.test_restated import PACKED, PODS
 
@@ -40,12 +39,12 @@ def admitted(document: Document) -> dict[str, Fraction]:
 def test_no_proof_of_the_balance_climbs_above_the_optimum(measure: str, steps: int) -> None:
     document = solved(PODS, balance=measure)
     assert document["certificate"]["claim"] in ("optimal", "bounded")
-    people, true = Population(PODS, document["options"]), document["objective"]
+    kinds, true = Kinds(PODS, document["options"]), document["objective"]
     pieces = TypeAdapter(list[Piece])
 
     def worth(proof: Any, near: float = 1.01 * true) -> float:
         made = pieces.validate_python(proof, strict=True)
-        return least_balance(people, measure, made, admitted(document), near)
+        return least_balance(kinds, measure, made, admitted(document), near)
 
     assert worth(document["proof"]["balance"], true) > document["bound"] - 2e-6 > 0
     assert climb(document["proof"]["balance"], worth, steps) <= true + 1e-6
@@ -55,10 +54,11 @@ def test_no_proof_of_the_balance_climbs_above_the_optimum(measure: str, steps: i
 def test_no_proof_of_the_admission_falls_below_the_optimum(steps: int) -> None:
     document = solved(PACKED)
     assert document["certificate"]["claim"] == "optimal"
-    people, proof = Population(PACKED, document["options"]), TypeAdapter(AdmissionProof)
+    kinds = Kinds(PACKED, document["options"])
 
     def worth(made: Any) -> float:
-        return -float(most_by_prices(people, "0", {}, proof.validate_python(made, strict=True)))
+        most = most_of_level(kinds, "0", {}, made)
+        return -len(PACKED.pods) if most is None else -float(most)
 
     assert climb(document["proof"]["admission"]["0"], worth, steps) == -float(admitted(document)["0"])
 
@@ -66,6 +66,7 @@ def test_no_proof_of_the_admission_falls_below_the_optimum(steps: int) -> None:
 def test_a_price_of_the_mean_proves_no_largest_load() -> None:
     """Regression test: the mean is not known there, but a piece with a mean once proved any load."""
     document = solved(PODS, balance="max_load")
-    people, (piece,) = Population(PODS, document["options"]), document["proof"]["balance"]
-    made = Piece(**piece | {"low": 1.0, "high": 0.9, "mean": -1000.0})
-    assert least_balance(people, "max_load", [made], admitted(document), 0.9) < 0.9
+    kinds, (piece,) = Kinds(PODS, document["options"]), document["proof"]["balance"]
+    piece["leaf"]["rows"]["mean"] = {"at": {"": 1000}}
+    with pytest.raises(ValueError, match="rows 'mean', which do not exist"):
+        least_balance(kinds, "max_load", [Piece(**piece | {"low": 1.0, "high": 0.9})], admitted(document), 0.9)

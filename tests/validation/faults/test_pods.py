@@ -102,9 +102,9 @@ def test_prices_of_nothing_prove_nothing() -> None:
     instance = PodInstance(name="prices", nodes=nodes, pods=pods)
     document = json.loads(json.dumps(PodPlacement(instance).solve("highs").to_dict()))
     assert verify(document, instance).ok
-    for prices in document["proof"].get("admission", {}).values():
-        assert prices["pods"]  # node patterns prove it
-        prices["pods"] = dict.fromkeys(prices["pods"], 0.0)
+    for leaf in document["proof"].get("admission", {}).values():
+        assert leaf["blocks"] == ["node"]  # node patterns prove it
+        leaf |= {"rows": {}, "blocks": []}
     document["certificate"] = None
     certificate = verify(document, instance)
     assert certificate.claim == "feasible" and any(check.how == "quoted" for check in certificate.checks)

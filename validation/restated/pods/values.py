@@ -14,8 +14,16 @@ from fractions import Fraction
 from typing import Any
 
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.validation.certificates.pods.pod_sizes import Level, machine_kind, need_of, shape_of, size_of
-from flowlex.validation.restated.pods import fits_wishes, must_run, wants_gpu
+from flowlex.validation.restated.pods.sizes import (
+    Level,
+    fits_wishes,
+    machine_kind,
+    must_run,
+    need_of,
+    shape_of,
+    size_of,
+    wants_gpu,
+)
 
 
 def levels_of(instance: PodInstance, options: Mapping[str, Any]) -> list[Level | None]:

@@ -1,16 +1,18 @@
-"""Verify a pod placement from its instance: capacities, admission by level, balance, and their proofs.
+"""Verify a pod placement from its instance: rows of nodes and cards, the most of every level, the balance.
 
-`admission_bound` proves the most pods of a level (a priority, or value), `balance_bound` the bound of the balance;
-small instances are enumerated instead. What is not proven is quoted, and the claim falls to ``feasible``.
+The answer is judged on the columns that it uses (`restate_placement`). What is claimed of every level and of the
+balance is proven by multipliers over the problem by kinds (`Kinds`), or by trying all placements of small instances.
+What is not proven is quoted, and the claim falls to ``feasible``.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,33 +24,56 @@ from flowlex.instances.model_changes import Changes
 from flowlex.instances.pods import PodInstance
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.exact_numbers import Number, agrees
-from flowlex.validation.certificates.pods.admission_bound import AdmissionProof, most_by_prices
-from flowlex.validation.certificates.pods.balance_bound import Piece, least_balance
-from flowlex.validation.certificates.pods.exhaustive_enumeration import all_ways
-from flowlex.validation.certificates.pods.formulation_from_instance import judge_pods, state_pods
-from flowlex.validation.certificates.pods.gang_bounds import GangBounds
-from flowlex.validation.certificates.pods.group_rules import RuleBook
-from flowlex.validation.certificates.pods.placement import Usage, check_placement, could_be_added
-from flowlex.validation.certificates.pods.pod_sizes import TOLERANCE, balance_of, size_of, units_of
-from flowlex.validation.certificates.pods.pod_values import QueueShares, levels_of
-from flowlex.validation.certificates.pods.price_bound import Population
 from flowlex.validation.certificates.problem_options import PodOptions
 from flowlex.validation.certificates.proof_time_budget import Budget
-from flowlex.validation.certificates.solution_document import Document
+from flowlex.validation.certificates.solution_document import Document, Numeric, read_as
 from flowlex.validation.certificates.statement.verify_changed_model import in_measure
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier, same_values
-
-__all__ = ["VERIFIER", "check_placement"]
-
+from flowlex.validation.proofs.checker import Checker
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram
+from flowlex.validation.proofs.proof import Leaf, from_document
+from flowlex.validation.restated.pods.enumeration import all_ways
+from flowlex.validation.restated.pods.kinds import Kinds
+from flowlex.validation.restated.pods.sizes import (
+    TOLERANCE,
+    balance_of,
+    loads_of,
+    need_of,
+    repacked,
+    size_of,
+    units_of,
+    wants_gpu,
+)
+from flowlex.validation.restated.pods.statement import NEEDED, Placed, restate_placement, restate_pods
+from flowlex.validation.restated.pods.values import QueueShares, levels_of
 
 #: Steps of the enumeration of placements of few pods on few nodes.
 _STEPS = 40_000
+#: Tolerance of a square, relative to it and to one squared percent.
+_ROUNDED = Fraction(1, 10**9)
+#: Rows by kind of pods, and by kind of nodes.
+_BY_POD, _BY_NODE = ("pod", "running"), ("cpu", "memory", "above", "below", "tangent", "largest")
+
+#: An end of an interval of the mean.
+End: TypeAlias = Annotated[float, Field(ge=-1e6, le=1e6)]
+
+
+class Piece(Strict):
+    """A leaf that bounds the balance for means between two loads (for the largest load: patterns up to ``high``)."""
+
+    low: End
+    high: End
+    tangents: dict[str, Numeric] | None = None
+    """By lines, with the distance of the tangent of each kind of nodes, by the name of one; absent: by patterns."""
+    leaf: dict[str, Any]
+    """As in `flowlex.validation.proofs.proof`; a name of a pod or node stands for its kind."""
 
 
 class PlacementProof(Strict):
-    """What the claim needs beside the answer."""
+    """What the claim of an unchanged model needs beside the answer: leaves by level, and of the balance."""
 
-    admission: dict[str, AdmissionProof] = Field(default={})
+    format: Literal[3] = 3
+    admission: dict[str, dict[str, Any]] = Field(default={})
     balance: list[Piece] = Field(default=[])
 
 
@@ -76,36 +101,75 @@ class PlacementAnswer(Strict):
     admitted: dict[str, Admitted]
 
 
-def _judge_placement(claimed: Claimed, objective: float, bound: float) -> Finding:
-    """Recompute a placement and what is claimed of it; what is not proven when the budget is spent is quoted."""
-    instance, answer, proof, budget = claimed.instance, claimed.answer, claimed.proof, claimed.budget
-    options = claimed.document.options
+def _placed_of(claimed: Claimed) -> tuple[NDArray[np.int64], Placed, list[str]]:
+    """(P,) node of each pod, where pods are, and names that do not exist."""
+    instance, answer = claimed.instance, claimed.answer
     index = {node.name: n for n, node in enumerate(instance.nodes)}
     number = {pod.name: p for p, pod in enumerate(instance.pods)}
     strange = [name for name in (*answer.placement, *answer.cards) if name not in number]
     strange += [name for name in answer.placement.values() if name not in index]
+    where = np.array([index.get(answer.placement.get(pod.name, ""), -1) for pod in instance.pods], np.int64)
+    at = {number[name]: index[node] for name, node in answer.placement.items()} if not strange else {}
+    strange += [name for name in answer.cards if not strange and number[name] not in at]
+    return where, {p: (n, answer.cards.get(instance.pods[p].name, ())) for p, n in at.items()}, strange
+
+
+def _loads(instance: PodInstance, where: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weighted utilisation of each node."""
+    zero = Fraction(0)
+    cpu, memory, gpu = ([zero] * len(instance.nodes) for _ in range(3))
+    for p, n in enumerate(where.tolist()):
+        if n >= 0:
+            pod = instance.pods[p]
+            cpu[n] += size_of(pod.cpu_cores)
+            memory[n] += size_of(pod.memory_gb)
+            gpu[n] += need_of(pod, instance.nodes[n]) * pod.gpu_cards if wants_gpu(pod) else 0
+    return loads_of(instance, cpu, memory, [[each] for each in gpu])
+
+
+def check_placement(instance: PodInstance, options: Mapping[str, Any], placed: Placed) -> list[Check]:
+    """Whether pods may be where they are: every row of the problem on the columns that the answer uses.
+
+    ``placed``: by number of a pod, the number of its node and its cards.
+    """
+    try:
+        program, values = restate_placement(instance, options, placed)
+    except ValueError as error:
+        return [Check("pods run where they may", False, 1, str(error)[:200])]
+    return Checker(program).violations(Exact(np.array(values, np.int64)))
+
+
+def _judge_placement(claimed: Claimed, objective: float, bound: float) -> Finding:
+    """Recompute a placement and what is claimed of it; what is not proven when the budget is spent is quoted."""
+    instance, answer, budget = claimed.instance, claimed.answer, claimed.budget
+    proof: PlacementProof = read_as(PlacementProof, claimed.proof, "proof")
+    options = claimed.document.options
+    where, placed_at, strange = _placed_of(claimed)
     if strange:
         return Finding("feasible", (Check("names of pods and nodes", False, len(strange), strange[0][:60]),))
-    where = np.array([index.get(answer.placement.get(pod.name, ""), -1) for pod in instance.pods], np.int64)
-    on = {number[name]: np.array(cards, np.int64) for name, cards in answer.cards.items()}
-    measure, cards = str(options.get("balance", "deviation")), bool(options.get("cards", True))
-    moves = float(options.get("move_budget", 0.0))
-    checks = [*check_placement(instance, where, on if cards else None, measure, objective, moves)]
-    checks += RuleBook(instance).checks(where.tolist())
+    checks = check_placement(instance, options, placed_at)
+    if options.get("cards", True) and (unknown := repacked(instance)):
+        text = f"not known of {len(unknown)} running pods, which are assumed to be repacked"
+        checks.append(Check("cards of running pods", True, detail=text))
+    loads, measure = _loads(instance, where), str(options.get("balance", "deviation"))
+    found = balance_of(loads, measure)
+    apart = abs(found - objective)
+    told = f"{measure} {found:.6g} (stated {objective:.6g})"
+    checks.append(Check("balance recomputed", apart <= TOLERANCE, apart, told))
     waits = {pod.name for p, pod in enumerate(instance.pods) if where[p] < 0}
     queue = [each.pod for each in answer.queue]
     checks.append(Check("who waits", sorted(queue) == sorted(waits), len(waits ^ set(queue))))
-    usage = Usage(instance, where, on if cards else None)
-    checks.append(could_be_added(usage, where))
-    people = Population(instance, options)
+    if not all(check.ok for check in checks):
+        return Finding("feasible", tuple(checks))
+    kinds = Kinds(instance, options)
     tried = None if budget.spent else all_ways(instance, options, where.tolist(), _STEPS)
-    admission, proven = _check_admission(people, where, answer, proof, tried, budget)
+    admission, proven = _check_admission(kinds, where, answer, proof, tried, budget)
     checks += admission
     placed = count_levels(instance, where, options)[0]
     best = tried[1] if tried is not None and [*placed.values()] == tried[0] else None
     shown = best or 0.0
     if bound > shown + TOLERANCE and proof.balance:
-        shown = max(shown, least_balance(people, measure, proof.balance, placed, bound, budget))
+        shown = max(shown, least_balance(kinds, measure, proof.balance, placed, bound, budget))
     balance, claim = _check_balance(objective, bound, shown, best, proven)
     if balance.how == "quoted" and budget.spent:
         balance = budget.quoted(balance.name)
@@ -119,14 +183,94 @@ def _judge_placement(claimed: Claimed, objective: float, bound: float) -> Findin
         rational(objective),
         rational(bound),
         {"admission": _weighted(instance, where, options), "balance": rational(objective)},
-        _metrics(instance, where, usage.loads(), objective, bound, measure),
+        _metrics(instance, where, loads, objective, bound, measure),
         tolerance=TOLERANCE,
         gap=_gap(objective, bound),
     )
 
 
+def read_leaf(kinds: Kinds, leaf: Mapping[str, Any], program: ExactProgram) -> tuple[Leaf, ...]:
+    """A leaf of the last objective (without one: of an empty problem), in which any pod or node stands for its kind."""
+
+    def own(name: str, label: str) -> str:
+        if name in _BY_POD:
+            return kinds.label_of_pod.get(label, label)
+        node, comma, share = label.rpartition(",") if name == "slot" else (label, "", "")
+        return kinds.label_of_node.get(node, node) + comma + share if name in ("slot", *_BY_NODE) else label
+
+    made = dict(leaf)
+    rows = made.get("rows", {})
+    if isinstance(rows, dict):
+        made["rows"] = {
+            name: {**each, "at": {own(name, label): y for label, y in each["at"].items()}}
+            if isinstance(each, dict) and isinstance(each.get("at"), dict)
+            else each
+            for name, each in rows.items()
+        }
+    if not program.objectives:
+        return from_document({"format": 3, "empty": [made]}, program).empty
+    name = program.objectives[-1].name
+    return from_document({"format": 3, "stages": {name: [made]}}, program).stages[name]
+
+
+def most_of_level(
+    kinds: Kinds, key: str, kept: Mapping[str, Fraction], leaf: Mapping[str, Any], budget: Budget | None = None
+) -> Fraction | None:
+    """Upper bound on a level in placements with at least ``kept`` of the levels above; None: nothing is shown."""
+    program = kinds.admission(key, kept)
+    *above, objective = program.objectives
+    before = {each.name: (each, -value) for each, value in zip(above, kept.values(), strict=True)}
+    checker = Checker(program, budget or Budget())
+    bound = checker.bound(read_leaf(kinds, leaf, program), objective, before, len(above))
+    return None if bound is None else -bound
+
+
+def least_balance(
+    kinds: Kinds,
+    measure: str,
+    pieces: list[Piece],
+    placed: Mapping[str, Fraction],
+    near: float,
+    budget: Budget | None = None,
+) -> float:
+    """The largest lower bound on the balance that the pieces prove; 0 if they prove nothing.
+
+    ``placed``: amount placed, by level. ``near``: the expected bound, which sets the precision of pattern searches.
+    ``budget``: once it is spent, the remaining pieces prove nothing.
+    """
+    budget = budget or Budget()
+    if measure == "max_load":
+        return max((_largest(kinds, piece, placed) for piece in pieces if not budget.spent), default=0.0)
+    reached, least = 0.0, math.inf
+    for piece in sorted(pieces, key=lambda each: (each.low, each.high)):
+        if piece.low > reached or budget.spent:
+            break
+        least, reached = min(least, _least_sum(kinds, measure, piece, placed, near)), max(reached, piece.high)
+    if reached < 1 or not least > 0:
+        return 0.0
+    return math.sqrt(least / kinds.size) if measure == "deviation" else least / kinds.size
+
+
+def _least_sum(kinds: Kinds, measure: str, piece: Piece, placed: Mapping[str, Fraction], near: float) -> float:
+    """What a piece proves of the sum that measures the balance; infinite where it shows that there is no placement."""
+    points = piece.tangents and {kinds.label_of_node.get(n, n): rational(a) for n, a in piece.tangents.items()}
+    fine = 5e-7 * max(near, 1e-4) if measure == "deviation" else 2e-7
+    if piece.low > piece.high and measure != "max_load":
+        return -math.inf
+    program, empty = kinds.even(measure, placed, piece.low, piece.high, points, fine)
+    objective = None if empty else program.objectives[-1]
+    bound = Checker(program).bound(read_leaf(kinds, piece.leaf, program), objective, {}, 0)
+    return -math.inf if bound is None else math.inf if empty else float(bound)
+
+
+def _largest(kinds: Kinds, piece: Piece, placed: Mapping[str, Fraction]) -> float:
+    """The largest load that a piece proves: by lines, or because patterns with smaller loads do not suffice."""
+    found = _least_sum(kinds, "max_load", piece, placed, piece.high)
+    return found if found < math.inf else piece.high
+
+
 def _check_admission(
-    people: Population,
+    kinds: Kinds,
     where: NDArray[np.int64],
     answer: PlacementAnswer,
     proof: PlacementProof,
@@ -134,23 +278,23 @@ def _check_admission(
     budget: Budget,
 ) -> tuple[list[Check], bool]:
     """Recount the numbers of every level, and prove or quote the most of each."""
-    placed, wanted = count_levels(people.instance, where, people.options)
+    placed, wanted = count_levels(kinds.instance, where, kinds.options)
     told = {
-        key: tuple(_meant(v, people.unit.get(key, Fraction(1))) for v in (each.admitted, each.wanted, each.most))
+        key: tuple(_meant(v, kinds.unit.get(key, Fraction(1))) for v in (each.admitted, each.wanted, each.most))
         for key, each in answer.admitted.items()
     }
     wrong = sorted(k for k in {*told, *wanted} if k not in told or told[k][:2] != (placed.get(k), wanted.get(k)))
     checks = [Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else "")]
     kept: dict[str, Fraction] = {}
-    bounds = GangBounds(people)
-    proven, lost = not wrong, people.lost(bounds.nowhere)
+    proven = not wrong
     for i, k in enumerate(wanted):
-        most, least = told[k][2] if k in told else Fraction(0), wanted[k] - lost.get(k, 0)
+        most, least = told[k][2] if k in told else Fraction(0), wanted[k] - kinds.lost.get(k, 0)
         name = f"most pods of priority {k}"
         late = budget.spent
         if k in proof.admission and not late:
-            least = min(least, most_by_prices(people, k, kept, proof.admission[k]))
-        least = least if late else bounds.largest(k, least)
+            shown = most_of_level(kinds, k, kept, proof.admission[k], budget)
+            least = least if shown is None else min(least, shown)
+        least = least if late else kinds.bounds.largest(k, least)
         can = placed[k]
         if tried is not None and all(kept[j] == tried[0][m] for m, j in enumerate(kept)):
             least, can = min(least, tried[0][i]), max(can, tried[0][i])
@@ -268,9 +412,18 @@ def _judge(claimed: Claimed) -> Finding:
 
 
 def _measure(document: Document, _: PodInstance, changes: Changes, finding: Finding) -> Finding:
-    """For ``deviation``, convert the stage (variance in squared percent) to the objective, its root."""
+    """For ``deviation``: squares are no less than they are, and the variance in squared percent becomes its root."""
     if document.options.get("balance", "deviation") != "deviation":
         return finding
+    values = document.values or {}
+    square, distance = values.get("square", {}), values.get("distance", {})
+    short = [
+        node
+        for node, each in distance.items()
+        if (d := rational(each)) * d * (1 - _ROUNDED) > rational(square.get(node, 0)) + _ROUNDED
+    ]
+    check = Check("squares of distances", not short, len(short), ", ".join(short[:3]))
+    finding = replace(finding, checks=(*finding.checks, check))
 
     def root(value: Fraction, stated: Number | None) -> Fraction:
         said = Fraction(-1) if stated is None else rational(stated)
@@ -281,13 +434,19 @@ def _measure(document: Document, _: PodInstance, changes: Changes, finding: Find
     return in_measure(finding, changes, "balance", document, root)
 
 
+def _with_tangents(instance: PodInstance, options: Mapping[str, Any], proof: Mapping[str, Any]) -> ExactProgram:
+    """The problem that changes refer to, with the tangents that a proof names (all tangents are valid)."""
+    stages = proof.get("stages", {})
+    leaves = [*proof.get("empty", []), *(leaf for each in stages.values() for leaf in each)]
+    named = [label for leaf in leaves for label in leaf.get("rows", {}).get("tangent", {}).get("at", ())]
+    parts = (next(csv.reader([label])) for label in named)
+    return restate_pods(instance, options, [(node, Fraction(at)) for node, at in parts])
+
+
 def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
     """The answer of a changed model: nodes and cards are those of the values, and figures follow from them."""
     instance, answer, document = claimed.instance, claimed.answer, claimed.document
-    index = {node.name: n for n, node in enumerate(instance.nodes)}
-    number = {pod.name: p for p, pod in enumerate(instance.pods)}
-    where = np.array([index.get(answer.placement.get(pod.name, ""), -1) for pod in instance.pods], np.int64)
-    on = {number[name]: np.array(cards, np.int64) for name, cards in answer.cards.items()}
+    where = _placed_of(claimed)[0]
     told = {
         "x": {label_text(pair): 1 for pair in answer.placement.items()},
         "y": {label_text((pod, answer.placement[pod], k)): 1 for pod, each in answer.cards.items() for k in each},
@@ -295,7 +454,7 @@ def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) 
     waits = {pod.name for p, pod in enumerate(instance.pods) if where[p] < 0}
     queue = sorted(each.pod for each in answer.queue)
     placed, wanted = count_levels(instance, where, document.options)
-    unit = Population(instance, document.options).unit
+    unit = units_of(each for each in levels_of(instance, document.options) if each is not None)
     wrong = [key for key in {*wanted, *answer.admitted} if key not in answer.admitted or key not in wanted]
     for key in wanted.keys() & answer.admitted.keys():
         each = answer.admitted[key]
@@ -306,8 +465,7 @@ def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) 
         Check("who waits", queue == sorted(waits), len(waits ^ set(queue))),
         Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else ""),
     )
-    measure, cards = str(document.options.get("balance", "deviation")), bool(document.options.get("cards", True))
-    loads = Usage(instance, where, on if cards else None).loads()
+    measure, loads = str(document.options.get("balance", "deviation")), _loads(instance, where)
     objective, bound = (None if v is None else float(rational(v)) for v in (document.objective, document.bound))
     figures = _metrics(instance, where, loads, balance_of(loads, measure), 0.0, measure)
     gap = None if objective is None or bound is None else objective - bound
@@ -319,11 +477,13 @@ def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) 
 VERIFIER = Verifier(
     "pod-placement",
     PlacementAnswer,
-    PlacementProof,
+    None,
     _judge,
     options=PodOptions,
-    state=state_pods,
-    grouped=judge_pods,
+    restated=restate_pods,
+    with_proof=_with_tangents,
+    main="balance",
+    needed=NEEDED,
     figures=_changed_figures,
     measure=_measure,
 )

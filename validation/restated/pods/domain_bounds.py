@@ -9,24 +9,56 @@ possible.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
+from typing import Protocol
 
-from flowlex.instances.pods import Pod, PodNode
-from flowlex.validation.certificates.pods.group_rules import domain_of
-from flowlex.validation.certificates.pods.pod_sizes import machine_kind, size_of
-from flowlex.validation.certificates.pods.price_bound import Population
-from flowlex.validation.restated.pods import fits_wishes, wants_gpu
+from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.validation.restated.pods.rules import domain_of
+from flowlex.validation.restated.pods.sizes import Level, fits_wishes, machine_kind, size_of, wants_gpu
 
 #: Most units of a level, times the number of distinct values, for which the possible sums are computed.
 _SUMS = 5_000_000
 
 
+class People(Protocol):
+    """Equal pods of an instance, their levels, and where they fit."""
+
+    @property
+    def instance(self) -> PodInstance:
+        """The instance."""
+
+    @property
+    def cards(self) -> bool:
+        """Whether cards are distinguished."""
+
+    @property
+    def groups(self) -> Sequence[Sequence[Pod]]:
+        """Groups of equal pods."""
+
+    @property
+    def level(self) -> Sequence[Level | None]:
+        """Level of each group."""
+
+    @property
+    def unit(self) -> Mapping[str, Fraction]:
+        """Unit of the values of each level."""
+
+    def fits(self, pod: Pod, node: PodNode) -> bool:
+        """Whether a pod fits the empty node."""
+
+    def need(self, pod: Pod, node: PodNode) -> Fraction:
+        """GB on each card, or on the node."""
+
+    def whole(self, node: PodNode) -> Fraction:
+        """GB of a card, or of all cards."""
+
+
 class GangBounds:
     """Sets of pods that rules bind together, none of which runs."""
 
-    def __init__(self, people: Population) -> None:
+    def __init__(self, people: People) -> None:
         self.people = people
         self.sets: dict[tuple[str, str], list[Pod]] = {}
         for pod in people.instance.pods:

@@ -5,15 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowlex.instances.pods import Pod, PodInstance
-from flowlex.validation.certificates.pods.group_rules import RuleBook
-from flowlex.validation.certificates.pods.placement import Usage
-from flowlex.validation.certificates.pods.pod_sizes import balance_of, kind_of, size_of
-from flowlex.validation.certificates.pods.pod_values import QueueShares, levels_of
+from flowlex.validation.restated.pods.rules import RuleBook
+from flowlex.validation.restated.pods.sizes import (
+    balance_of,
+    fits_wishes,
+    kind_of,
+    loads_of,
+    need_of,
+    size_of,
+    wants_gpu,
+)
+from flowlex.validation.restated.pods.values import QueueShares, levels_of
 
 #: Most placements, before any exclusion, for which enumeration is tried.
 _PLACEMENTS = 2e7
@@ -41,6 +50,57 @@ def all_ways(
     return search.counts, search.value
 
 
+class _Usage:
+    """What is used of every node and card."""
+
+    def __init__(self, instance: PodInstance, *, cards: bool) -> None:
+        self.instance, self.apart, nodes = instance, cards, instance.nodes
+        self.cpu, self.memory = [Fraction(0)] * len(nodes), [Fraction(0)] * len(nodes)
+        self.gpu = [[Fraction(0)] * max(1, node.cards if self.apart else 1) for node in nodes]
+        self.compute = [[Fraction(0)] * len(held) for held in self.gpu]
+
+    def put(self, pod: Pod, n: int, on: Sequence[int], sign: int = 1) -> None:
+        """Add (or with -1 remove) what a pod takes of a node and of these cards."""
+        need, part = self._asks(pod, n)
+        self.cpu[n] += sign * size_of(pod.cpu_cores)
+        self.memory[n] += sign * size_of(pod.memory_gb)
+        for k in on if wants_gpu(pod) else ():
+            if 0 <= k < len(self.gpu[n]):
+                self.gpu[n][k] += sign * need
+                self.compute[n][k] += sign * part
+
+    def _asks(self, pod: Pod, n: int) -> tuple[Fraction, Fraction]:
+        """GB and compute on each card, or on the node."""
+        times = 1 if self.apart else pod.gpu_cards
+        return need_of(pod, self.instance.nodes[n]) * times, size_of(pod.gpu_compute) * times
+
+    def _has(self, n: int) -> tuple[Fraction, Fraction]:
+        """GB and compute of each card, or of all of them."""
+        node = self.instance.nodes[n]
+        return size_of(node.card_gb) * (1 if self.apart else node.cards), Fraction(1 if self.apart else node.cards)
+
+    def ways(self, pod: Pod, n: int) -> Iterator[tuple[int, ...]]:
+        """Yield the choices of cards on which a pod fits beside what a node holds."""
+        node = self.instance.nodes[n]
+        if not fits_wishes(pod, node) or size_of(node.cpu_cores) - self.cpu[n] < size_of(pod.cpu_cores):
+            return
+        if size_of(node.memory_gb) - self.memory[n] < size_of(pod.memory_gb):
+            return
+        if not wants_gpu(pod):
+            yield ()
+        elif node.cards:
+            (need, part), (memory, compute) = self._asks(pod, n), self._has(n)
+            rooms = enumerate(zip(self.gpu[n], self.compute[n], strict=True))
+            able = [k for k, (gb, shares) in rooms if memory - gb >= need and compute - shares >= part]
+            if self.apart and pod.node_cards is not None and pod.node == node.name:  # it may only be on these
+                able = [k for k in able if k in pod.node_cards]
+            yield from combinations(able, pod.gpu_cards if self.apart else 1)
+
+    def loads(self) -> NDArray[np.float64]:
+        """(N,) weighted utilisation."""
+        return loads_of(self.instance, self.cpu, self.memory, self.gpu)
+
+
 class _AllWays:
     """Backtracking over pods: each on every node and its cards, or waiting."""
 
@@ -51,8 +111,7 @@ class _AllWays:
         self.shares, self.book = QueueShares(instance, options), RuleBook(instance)
         self.pinned = any(pod.node_cards is not None for pod in instance.pods)
         self.ranks = sorted({each.rank for each in self.levels if each is not None})
-        nothing = np.full(len(instance.pods), -1)
-        self.usage = Usage(instance, nothing, {} if options.get("cards", True) else None)
+        self.usage = _Usage(instance, cards=bool(options.get("cards", True)))
         self.where = [-1] * len(instance.pods)
         self.own = [Fraction(0)] * len(self.ranks)
         for level, n in zip(self.levels, given, strict=False):

@@ -5,30 +5,21 @@ Running pods may already exceed a rule: then the limit is what runs (for a skew,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TypeAlias
 
+from flowlex.formulations.block_labels import label_text
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.pods.pod_sizes import kind_of, size_of
-from flowlex.validation.restated.pods import fits_wishes, wants_gpu
+from flowlex.validation.restated.pods.sizes import fits_wishes, kind_of, size_of, wants_gpu
 
 Amount: TypeAlias = Fraction | int
 Limits: TypeAlias = Mapping[str, Amount] | Amount
 
 #: What a queue may limit.
 _FIELDS = ("gpus", "cpu_cores", "memory_gb", "pods")
-#: Name of the check of each kind of rule.
-_CHECKS = {
-    "gang": "gangs whole and within their domain",
-    "spread": "spreads over their domains",
-    "skew": "spreads over their domains",
-    "quota": "quotas of queues",
-    "resource": "resources of their domains",
-}
 
 
 def domain_of(node: PodNode, key: str | None) -> str | None:
@@ -99,36 +90,27 @@ class RuleBook:
         """Gangs, spreads, quotas and resources, as the instance lists them."""
         return [*self._gangs(), *self._spreads(), *self._quotas(), *self._resources()]
 
-    def checks(self, where: Sequence[int]) -> tuple[Check, ...]:
-        """One check for each kind of rule that the instance has."""
-        wrong: dict[str, list[str]] = {}
-        for rule in self.rules:
-            broken = rule.broken(where, self.instance.nodes)
-            wrong.setdefault(_CHECKS[rule.kind], []).extend([rule.name] if broken else [])
-        return tuple(Check(name, not of, len(of), ", ".join(of[:3])) for name, of in wrong.items())
-
     def holds(self, where: Sequence[int], of: int | None = None) -> bool:
         """Whether a placement satisfies all rules, or all rules of one pod."""
         mine = (rule for rule in self.rules if of is None or of in rule.asked)
         return not any(rule.broken(where, self.instance.nodes) for rule in mine)
 
-    def shares(self, names: Iterable[str], most: Callable[[str], int | None]) -> dict[str, dict[str, float]]:
-        """By rule and pod, the pod's share of all that the rule allows; a placement's shares sum to at most 1.
+    def totals(self, most: Callable[[str], int | None]) -> dict[str, tuple[dict[int, Amount], Amount]]:
+        """By name of a quota or spread, what each pod takes of it, and all that it allows in all its domains.
 
         ``most`` gives the most pods of a spread in all its domains. Pods that run outside of all domains are excluded,
         since they may stay there.
         """
-        found: dict[str, dict[str, float]] = {name: {} for name in names}
+        found: dict[str, tuple[dict[int, Amount], Amount]] = {}
         for rule in self.rules:
             together = most(rule.label) if rule.kind in ("spread", "skew") else None
-            if rule.name not in found or rule.kind == "gang" or (rule.kind == "skew" and together is None):
+            if rule.name in found or rule.kind == "gang" or (rule.kind == "skew" and together is None):
                 continue
             domains = {domain_of(node, rule.key) for node in self.instance.nodes}
             whole = sum(rule.limit(d) for d in domains if d is not None) if together is None else together
             away = {p for p, node in rule.home.items() if domain_of(node, rule.key) is None}
-            if whole and not found[rule.name]:
-                pods = self.instance.pods
-                found[rule.name] = {pods[p].name: float(a / whole) for p, a in rule.asked.items() if p not in away}
+            if whole:
+                found[rule.name] = {p: a for p, a in rule.asked.items() if p not in away}, whole
         return found
 
     def _rule(self, kind: str, name: str, label: str, key: str | None, of: Mapping[int, Amount], base: Limits) -> Rule:
@@ -181,7 +163,7 @@ class RuleBook:
                 if (limit := getattr(queue, field)) is not None:
                     asked = {p: _asked(pods[p], field, largest) for p in mine}
                     name = f"{field} of queue {queue.name!r}"
-                    yield self._rule("quota", name, f"{queue.name},{field}", None, asked, size_of(limit))
+                    yield self._rule("quota", name, label_text((queue.name, field)), None, asked, size_of(limit))
 
     def _resources(self) -> Iterator[Rule]:
         for resource in self.instance.resources:

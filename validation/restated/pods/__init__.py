@@ -1,0 +1,1 @@
+"""Pod placement restated from its instance, and its verifier."""
