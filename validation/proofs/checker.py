@@ -827,6 +827,9 @@ def judge(
         given = max(mine - bound, Fraction(0)) if proven and bound is not None and objective.within else Fraction(0)
         # Values that satisfy rows within a tolerance only may be a little better than any answer.
         top = max(*limits, mine) + (0 if feasible and sharp else close)
+        if step := checker.step(objective):
+            base = objective.sign * objective.constant * objective.unit
+            top = base + math.floor((top - base) / step) * step  # no answer has a value in between
         stages.append(StageVerdict(objective.name, value, own, proven, "" if proven else reason, given, top))
         before.append((objective, top))
         kept[objective.name] = objective, top
