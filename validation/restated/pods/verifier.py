@@ -148,6 +148,8 @@ def _judge_placement(claimed: Claimed, objective: float, bound: float) -> Findin
     if strange:
         return Finding("feasible", (Check("names of pods and nodes", False, len(strange), strange[0][:60]),))
     checks = check_placement(instance, options, placed_at)
+    if not all(check.ok for check in checks):
+        return Finding("feasible", tuple(checks))
     if options.get("cards", True) and (unknown := repacked(instance)):
         text = f"not known of {len(unknown)} running pods, which are assumed to be repacked"
         checks.append(Check("cards of running pods", True, detail=text))
@@ -159,8 +161,6 @@ def _judge_placement(claimed: Claimed, objective: float, bound: float) -> Findin
     waits = {pod.name for p, pod in enumerate(instance.pods) if where[p] < 0}
     queue = [each.pod for each in answer.queue]
     checks.append(Check("who waits", sorted(queue) == sorted(waits), len(waits ^ set(queue))))
-    if not all(check.ok for check in checks):
-        return Finding("feasible", tuple(checks))
     kinds = Kinds(instance, options)
     tried = None if budget.spent else all_ways(instance, options, where.tolist(), _STEPS)
     admission, proven = _check_admission(kinds, where, answer, proof, tried, budget)
