@@ -8,7 +8,8 @@ With multipliers y of the rows and e of the objectives before, every answer of a
     \quad r = w c - A'y - \sum_k e_k c_k,
 
 with w > 0, or with w = 0 and a positive right-hand side if the leaf has no answer. All of it is computed in integers.
-Multipliers of rows that share no column may be left out; the best ones are found from the reduced costs.
+Multipliers of rows that share no column may be left out; the best ones are found from the reduced costs. So may those
+of a leaf that an earlier objective has: as its value stays, all that has a reduced cost there keeps its bound.
 Source: branch and bound with dual bounds as in VIPR (Cheung, Gleixner and Steffy, 2017).
 """
 
@@ -109,6 +110,20 @@ class _Base:
     rows: Mapping[str, Exact]  # kept, so that no other takes their place
 
 
+@dataclass(frozen=True, eq=False)
+class _Face:
+    """What the only leaf of an objective adds up to, ``own * objective >= total + reduced costs``.
+
+    ``reduced``: of columns, then of the slacks of inequalities. ``bound``: of it within the bounds of the columns.
+    """
+
+    reduced: Whole
+    unit: Fraction
+    total: Fraction
+    own: Fraction
+    bound: Fraction | None
+
+
 @dataclass(eq=False)
 class Checker:
     """A problem, made ready once for all leaves."""
@@ -122,6 +137,12 @@ class Checker:
     bases: dict[tuple[int, tuple[str, ...]], _Base] = field(default_factory=dict)
     #: The earlier objectives that were added up last: names, columns, values, constant, limit.
     joined: tuple[tuple[str, ...], Positions, Whole, int, Fraction] | None = None
+    #: Whether some leaf counts earlier ones; if so the leaf that was judged last, and those of objectives that stay.
+    joins: bool = False
+    face: _Face | None = None
+    faces: list[_Face] = field(default_factory=list)
+    #: The signs of their reduced costs, columns and slacks.
+    signs: NDArray[np.int8] | None = None
     #: Bounds that follow with the objectives of a key, those asked for last.
     _with: tuple[Any, Any] | None = None
     #: Bounds of columns that are objectives of their own and keep their values.
@@ -308,7 +329,7 @@ class Checker:
         parts: list[tuple[Fraction, Any, Whole]] = []
         if cost is not None and leaf.own:
             parts.append((leaf.own * cost.sign * cost.unit, cost.column, cost.value))
-        blocks, given = self._blocks(leaf.rows)
+        blocks, given = self._blocks(leaf.rows, signed=not leaf.with_earlier)
         total += given
         if leaf.before > 0 or any(e > 0 or name not in before for name, e in leaf.earlier.items()):
             odd = [name for name, e in leaf.earlier.items() if e > 0 or name not in before] or list(before)
@@ -341,6 +362,11 @@ class Checker:
                 total += branch.multiplier * branch.side
                 parts.append((-branch.multiplier, branch.column, branch.value))
         reduced, unit = self._reduced(parts, blocks)
+        self.face = None
+        if self.joins and not (leaf.branches or leaf.shared or leaf.blocks):
+            return self._on_faces(leaf, cost, (reduced, unit, total), list(before.values()))
+        if leaf.with_earlier:
+            raise ProofError("a leaf with earlier ones has no branches, shared multipliers or blocks")
         base = self._base(leaf.shared, leaf.complete)
         both = common_unit([unit, base.unit])
         times, base_times = int(unit / both), int(base.unit / both)
@@ -466,7 +492,9 @@ class Checker:
             return None
         return reduced * side
 
-    def _blocks(self, rows: Mapping[str, Exact]) -> tuple[list[tuple[Fraction, RowBlock, Whole]], Fraction]:
+    def _blocks(
+        self, rows: Mapping[str, Exact], *, signed: bool = True
+    ) -> tuple[list[tuple[Fraction, RowBlock, Whole]], Fraction]:
         """Rows with their multipliers, and what these make of the right-hand sides."""
         blocks: list[tuple[Fraction, RowBlock, Whole]] = []
         total = Fraction(0)
@@ -474,7 +502,7 @@ class Checker:
             block = self.program.rows.get(name)
             if block is None or len(y.numbers) != block.count:
                 raise ProofError(f"multipliers of rows {name!r}, which do not exist")
-            if block.relation != "==" and len(y.numbers):
+            if signed and block.relation != "==" and len(y.numbers):
                 wrong = y.numbers > 0 if block.relation == "<=" else y.numbers < 0
                 if wrong.any():
                     text = block.texts()[int(np.argmax(wrong))]
@@ -482,6 +510,49 @@ class Checker:
             total += dot(y.numbers, block.rhs) * y.unit * block.unit
             blocks.append((y.unit * block.unit, block, y.numbers))
         return blocks, total
+
+    def _on_faces(
+        self,
+        leaf: Leaf,
+        cost: Objective | None,
+        found: tuple[Whole, Fraction, Fraction],
+        kept: Sequence[tuple[Objective, Fraction]],
+    ) -> Fraction | None:
+        """The bound of a leaf with those of earlier objectives added where reduced costs have the other sign there."""
+        (reduced, unit, total), count = found, self.program.count
+        for name in leaf.complete:
+            reduced, more = self._completed(name, reduced, [])
+            total += more * unit
+        sides = [(block, leaf.rows.get(name)) for name, block in self.program.rows.items() if block.relation != "=="]
+        both = common_unit([unit, *(y.unit for _, y in sides if y is not None)])
+        parts = [scaled(reduced, int(unit / both))]
+        for block, y in sides:
+            times = 0 if y is None else int(y.unit / both) * (-1 if block.relation == "<=" else 1)
+            parts.append(np.zeros(block.count, np.int64) if y is None else scaled(y.numbers, times))
+        reduced, unit = np.concatenate(parts), both
+        for face in reversed(self.faces) if leaf.with_earlier else ():
+            if self.signs is None or not ((np.sign(reduced) * self.signs) < 0).any():
+                break
+            both = common_unit([unit, face.unit])
+            mine, theirs = scaled(reduced, int(unit / both)), scaled(face.reduced, int(face.unit / both))
+            other = np.flatnonzero(np.sign(mine) * np.sign(theirs) < 0)
+            if len(other):
+                times = int((-(-abs(mine[other]) // abs(theirs[other]))).max())
+                reduced, unit, total = _sum(mine, scaled(theirs, times)), both, total + times * face.total
+        if (reduced[count:] < 0).any():
+            raise ProofError("multipliers of inequalities have the wrong sign, and no earlier leaf sets them right")
+        bound = self._least_within_bounds(np.arange(count), reduced[:count], unit, total, {}, {}, kept)
+        self.face = _Face(reduced, unit, total, Fraction(leaf.own), bound)
+        return bound
+
+    def keep_face(self, objective: Objective, limit: Fraction) -> None:
+        """Let later leaves count the leaf that was judged last, that of an objective that stays at most at a limit."""
+        if self.face is not None:
+            face, most = self.face, limit - objective.sign * objective.constant * objective.unit
+            costs = face.bound != face.own * most  # then it takes away from other bounds: it comes last
+            self.faces.insert(0 if costs else len(self.faces), replace(face, total=face.total - face.own * most))
+            new = np.sign(face.reduced).astype(np.int8)
+            self.signs = new if self.signs is None else np.where(self.signs == 0, new, self.signs)
 
     def _base(self, rows: Mapping[str, Exact], complete: tuple[str, ...]) -> _Base:
         """What multipliers that several leaves share take away from each column, and add; computed once."""
@@ -508,13 +579,15 @@ class Checker:
         if (
             block is None
             or not block.once
-            or (len(block.value) and not (abs(block.value) == abs(block.value[0])).all())
+            or len({*block.value[block.value > 0].tolist()}) > 1
+            or (block.value % max(int(block.value.max(initial=0)), 1)).any()
         ):
             raise ProofError(f"multipliers of rows {name!r} cannot be completed")
         own = block.value > 0
         if not own.any():
             return reduced, Fraction(0)
-        if 2 * largest(reduced) >= SAFE:
+        times = block.value // block.value.max()  # 1 where they are positive
+        if (1 + largest(times)) * largest(reduced) >= SAFE:
             reduced = reduced.astype(object)  # a difference could leave 64 bits
         own &= ~np.isin(block.column, shut)
         least = np.full(block.count, int(reduced.max()), reduced.dtype)
@@ -525,8 +598,8 @@ class Checker:
         if block.relation != "==":
             least = np.minimum(least, 0) if block.relation == "<=" else np.maximum(least, 0)
         reduced = reduced.copy()
-        reduced[block.column] -= np.where(block.value > 0, least[block.row], -least[block.row])
-        return reduced, Fraction(dot(least, block.rhs), abs(int(block.value[0])))
+        reduced[block.column] -= times * least[block.row]
+        return reduced, Fraction(dot(least, block.rhs), int(block.value.max()))
 
     def crossed(self, branches: Sequence[Branch]) -> bool:
         """Whether the branches leave no value for a column."""
@@ -763,6 +836,7 @@ def judge(
         Time for the proof; the answer itself is always judged. Objectives that are not reached have no bound.
     """
     checker = Checker(program, budget or Budget())
+    checker.joins = any(leaf.with_earlier for leaves in proof.stages.values() for leaf in leaves)
     late = False
     if values is None:
         return _judge_none(checker, proof, claimed)
@@ -834,6 +908,8 @@ def judge(
         before.append((objective, top))
         kept[objective.name] = objective, top
         checker.keep(objective, top)
+        if len(proof.stages.get(objective.name, ())) == 1 and not reason:
+            checker.keep_face(objective, top)
     checks += _stage_checks([stage for stage in stages if stage.proven or stage.bound is not None])
     first = stages[0] if stages else None
     claim: Claim = (

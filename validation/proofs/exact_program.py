@@ -178,6 +178,8 @@ class RowBlock:
     rhs: Whole
     unit: Fraction
     texts: Callable[[], list[str]]
+    #: Rows that labels stand for, and which label each of them has, where one may stand for a run of an ordered level.
+    runs: Callable[[Sequence[str]], tuple[Positions, Positions]] | None = None
 
     @cached_property
     def places(self) -> dict[str, int]:

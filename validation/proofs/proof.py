@@ -69,6 +69,8 @@ class Leaf:
     ``earlier``: of objectives before, at most 0 each; ``before``: of each of them, besides. ``derived``: of derived
     rows by number, at least 0 each. ``own``: of the objective itself; 0 if they show that the leaf is empty.
     ``blocks``: names of blocks whose columns are bounded by their copies (see `flowlex.validation.proofs.blocks`).
+    ``with_earlier``: the leaves of earlier objectives count too, as often as the checker finds best; then multipliers
+    may have the wrong sign where those set it right.
     """
 
     rows: Mapping[str, Exact] = field(default_factory=dict)
@@ -80,6 +82,7 @@ class Leaf:
     complete: tuple[str, ...] = ()
     before: Fraction = Fraction(0)
     blocks: tuple[str, ...] = ()
+    with_earlier: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +161,8 @@ def _leaf_out(leaf: Leaf, program: ExactProgram, names: Mapping[int, str]) -> di
         found["complete"] = list(leaf.complete)
     if leaf.blocks:
         found["blocks"] = list(leaf.blocks)
+    if leaf.with_earlier:
+        found["with_earlier"] = True
     if leaf.before:
         found["earlier"] = number(leaf.before)
     elif leaf.earlier:
@@ -286,7 +291,10 @@ def _leaf_in(
 ) -> Leaf:
     """Read a leaf; ``before``: the objectives that come earlier."""
     each = _object(document, "a leaf")
-    _only(each, "a leaf", "rows", "shared", "complete", "blocks", "earlier", "derived", "branches", "own")
+    keys = "rows", "shared", "complete", "blocks", "earlier", "derived", "branches", "own", "with_earlier"
+    _only(each, "a leaf", *keys)
+    if not isinstance(each.get("with_earlier", False), bool):
+        raise ProofError(f"with_earlier: expected true or false, got {_shown(each['with_earlier'])}")
     own = rational(each.get("own", 1))
     if own < 0:
         raise ProofError(f"a leaf's own is at least 0, got {_shown(each['own'])}")
@@ -316,8 +324,8 @@ def _leaf_in(
             raise ProofError(f"a multiplier of derived row {_shown(name)}, which does not exist")
         derived[int(name)] = rational(v)
     branches = tuple(_branch_in(b, program) for b in _list(each.get("branches", []), "branches"))
-    use_rows = {} if use is None else shared[use]
-    return Leaf(rows, earlier, derived, branches, own, use_rows, tuple(complete), every, tuple(blocks))
+    use_rows, joined = {} if use is None else shared[use], each.get("with_earlier", False)
+    return Leaf(rows, earlier, derived, branches, own, use_rows, tuple(complete), every, tuple(blocks), joined)
 
 
 def _rows_in(document: Any, program: ExactProgram) -> dict[str, Exact]:
@@ -329,8 +337,14 @@ def _rows_in(document: Any, program: ExactProgram) -> dict[str, Exact]:
             raise ProofError(f"a multiplier of rows {_shown(name)}, which do not exist")
         given = _only(_object(given, f"rows {name!r}"), f"rows {name!r}", "default", "at")
         at = _object(given.get("at", {}), f"rows {name!r}")
-        if odd := at.keys() - block.places.keys():
-            raise ProofError(f"a multiplier of row {name}[{_shown(sorted(odd)[0])}], which does not exist")
+        if block.runs is not None:
+            place, key = block.runs(list(at))
+            if len(np.unique(place)) < len(place):
+                raise ProofError(f"two multipliers of one of the rows {name!r}")
+        else:
+            if odd := at.keys() - block.places.keys():
+                raise ProofError(f"a multiplier of row {name}[{_shown(sorted(odd)[0])}], which does not exist")
+            place, key = np.array([block.places[text] for text in at], np.int64), np.arange(len(at))
         both = (given.get("default", 0), *at.values())
         if all(type(v) is int and -(2**62) < v < 2**62 for v in both):
             exact = Exact(np.array(both, np.int64))
@@ -339,7 +353,7 @@ def _rows_in(document: Any, program: ExactProgram) -> dict[str, Exact]:
         else:
             exact = _exact([rational(v) for v in both])
         numbers = np.full(block.count, exact.numbers[0], exact.numbers.dtype)
-        numbers[[block.places[text] for text in at]] = exact.numbers[1:]
+        numbers[place] = exact.numbers[1:][key]
         rows[name] = Exact(numbers, exact.unit)
     return rows
 

@@ -56,6 +56,7 @@ def proof_schema() -> dict[str, Any]:
         },
         derived=by_name(_NUMBER, "Multipliers of derived rows, by their number, at least 0."),
         branches=listed(branch, "From the root on."),
+        with_earlier={"type": "boolean", "description": "Add the leaves of earlier objectives as often as it helps."},
         own=_NUMBER | {"description": "Of the objective itself: 1; 0 where the leaf is shown to have no answer."},
     )
     leaves = listed(leaf, "They cover all answers.")

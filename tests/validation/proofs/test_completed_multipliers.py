@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
+from operator import mul
 
 import numpy as np
 import pandas as pd
@@ -135,3 +138,56 @@ def test_a_stage_refers_only_to_one_before_it() -> None:
     for stages in ({"share_1": "share_2", "share_2": []}, {"share_1": "share_1"}, {"share_1": "x"}):
         with pytest.raises(ProofError, match="not listed before"):
             from_document({"format": 3, "stages": stages}, program)
+
+
+def test_the_leaf_of_an_earlier_objective_counts_as_often_as_it_helps() -> None:
+    """Of all answers of cost 9 (a on 2, b on 1) one task is on GPU 1; without the costs, none would be."""
+    program, best = exact_program(assignment()), Exact(np.array([0, 1, 1, 0]))
+    cost = {"rows": {"gpu": {"at": {"1": -2}}}, "complete": ["task"]}
+    rows = {"task": {"at": {"b": 1}}}
+    for second, bound in (({"rows": rows, "with_earlier": True}, 1), ({"rows": rows}, 0)):
+        found = from_document({"format": 3, "stages": {"cost": [cost], "first": [second]}}, program)
+        assert judge(program, best, found).stages[1].bound == bound
+    wrong = {"format": 3, "stages": {"cost": [{"rows": {"gpu": {"at": {"1": 1}}}, "with_earlier": True}]}}
+    assert "wrong sign" in judge(program, best, from_document(wrong, program)).stages[0].reason
+    branch = {"row": [["x", "a,1", 1]], "relation": "<=", "side": 0}
+    many = {"format": 3, "stages": {"cost": [{**cost, "with_earlier": True, "branches": [branch]}]}}
+    assert judge(program, best, from_document(many, program)).stages[0].bound is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_earlier_leaves_never_show_more_than_is_true(seed: int) -> None:
+    """All answers of random small problems are tried; random multipliers bound no objective beyond the best of them."""
+    rng, tight = random.Random(seed), 0
+    for _ in range(60):
+        p = fx.Problem("random")
+        x = p.variables("x", k=range(5), upper=2, integer=True)
+        rows = [([rng.randint(-2, 3) for _ in range(5)], rng.randint(0, 4)) for _ in range(2)]
+        costs = [[rng.randint(-2, 3) for _ in range(5)] for _ in range(3)]
+        for n, (row, side) in enumerate(rows):
+            p.constrain(f"r{n}", sum((a * x.sel(k=k).sum() for k, a in enumerate(row)), 0 * x.sum()) >= side)
+        for n, cost in enumerate(costs):
+            p.minimize(f"o{n}", sum((c * x.sel(k=k).sum() for k, c in enumerate(cost)), 0 * x.sum()))
+        program = exact_program(p)
+        every = [
+            (tuple(sum(map(mul, cost, each)) for cost in costs), each)
+            for each in product(range(3), repeat=5)
+            if all(sum(map(mul, row, each)) >= side for row, side in rows)
+        ]
+        if not every:
+            continue
+        best, answer = min(every)
+        stages = {
+            f"o{n}": [
+                {
+                    "rows": {f"r{k}": {"at": {"": rng.choice((-1, 0, 1, 2, "1/2"))}} for k in range(2)},
+                    "with_earlier": rng.random() < 0.9,
+                }
+            ]
+            for n in range(3)
+        }
+        verdict = judge(program, Exact(np.array(answer)), from_document({"format": 3, "stages": stages}, program))
+        for stage, value in zip(verdict.stages, best, strict=True):
+            assert stage.bound is None or stage.bound <= value
+            tight += stage.proven
+    assert tight
