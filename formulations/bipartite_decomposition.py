@@ -13,10 +13,16 @@ Source: de Werra, "Equitable colorations of graphs" (1971); the argument is reco
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import scipy
 
 from flowlex.formulations.balanced_load import check_total, even_split
 from flowlex.formulations.program_arrays import Integers
+
+#: Up to so many slots, one after the other is quicker than a program for each run.
+_FEW = 64
 
 
 def decompose(left: Integers, right: Integers, amount: Integers, slots: int) -> Integers:
@@ -82,3 +88,53 @@ def alternate(left: Integers, right: Integers) -> Integers:
             shade = 1 - shade
             here = ends[k][0] + ends[k][1] - here
     return colour
+
+
+def decompose_runs(left: Integers, right: Integers, amount: Integers, slots: int) -> list[tuple[int, Integers]]:
+    """`decompose` into runs of equal slots: the number of slots of each run, and (edges,) what every slot carries.
+
+    Each run lasts until another edge or node must be rounded the same way in all slots that are left. So there are at
+    most as many runs as edges and nodes, whatever the number of slots.
+
+    Examples
+    --------
+    >>> decompose_runs(np.array([0, 0]), np.array([0, 1]), np.array([1000, 500]), 1500)
+    [(1000, array([1, 0])), (500, array([0, 1]))]
+    """
+    if slots <= _FEW:
+        columns, count = np.unique(decompose(left, right, amount, slots), axis=1, return_counts=True)
+        return list(zip(count.tolist(), columns.T, strict=True))
+    each, rest = np.divmod(amount, slots)
+    nodes = [np.unique(node, return_inverse=True)[1] for node in (left, right)]
+    found: list[tuple[int, Integers]] = []
+    while slots:
+        sums = [np.bincount(node, rest).astype(np.int64) for node in nodes]
+        extra = _rounded(nodes, rest, sums, slots)
+        room = [np.where(extra > 0, rest, slots - rest)]
+        for node, total in zip(nodes, sums, strict=True):
+            used, low = np.bincount(node, extra).astype(np.int64), total // slots
+            room.append(np.where(used > low, total - low * slots, (low + 1) * slots - total))
+        run = max(1, int(min(part[part > 0].min(initial=slots) for part in room)))
+        found.append((run, each + extra))
+        rest, slots = rest - run * extra, slots - run
+    return found
+
+
+def _rounded(nodes: Sequence[Integers], rest: Integers, sums: Sequence[Integers], slots: int) -> Integers:
+    """(edges,) 0 or 1: shares ``rest / slots`` of edges, rounded down or up so that the sums at nodes are, too."""
+    count = len(rest)
+    matrix = scipy.sparse.vstack(
+        [scipy.sparse.coo_array((np.ones(count), (node, np.arange(count)))) for node in nodes], format="csr"
+    )
+    total = np.concatenate(sums)
+    low, high = np.where(rest == slots, 1, 0), np.where(rest > 0, 1, 0)
+    if (low == high).all():
+        return np.asarray(low, np.int64)
+    # The matrix of a bipartite graph is totally unimodular: a vertex is integral.
+    answer = scipy.optimize.milp(
+        np.zeros(count),
+        constraints=scipy.optimize.LinearConstraint(matrix, total // slots, -(-total // slots)),
+        bounds=scipy.optimize.Bounds(low, high),
+        integrality=np.ones(count, np.int64),
+    )
+    return np.asarray(np.rint(np.asarray(answer.x)), np.int64)

@@ -20,10 +20,9 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.solver_outcome import Status
 from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.least_lateness import least_late
-from flowlex.models.jit.level_optimality_duals import stage_proofs
+from flowlex.models.jit.multipliers import LevelProof, stage_proofs
 from flowlex.models.jit.plan_search import Ports, SearchState
 from flowlex.models.jit.slot_programs import Cells, latest_end, lexicographic_program
-from flowlex.validation.certificates.jit import LevelProof
 
 #: Approximate number of transfers of a program that several components share.
 TOGETHER = 150
@@ -165,4 +164,4 @@ def _accept(state: SearchState, cells: Cells, result: LexicographicResult, first
     state.keep(cells.which, cells.blocks(rates))
     state.took(f"staged {result.route}")
     proofs = stage_proofs(cells, state.search.load, result)
-    state.prove(cells.which, proofs if first is None else (first, *proofs))
+    state.prove(cells.which, proofs if first is None else (first, *proofs), quoted=result.route == "mip")

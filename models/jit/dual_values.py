@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from flowlex.models.jit.multipliers import LATENESS
 from flowlex.models.jit.plan_search import Plan
 from flowlex.models.jit.transfer_slot_grid import Grid
 from flowlex.models.model_base import Dual
-from flowlex.validation.certificates.jit import LATENESS
 
 #: First slot, end, price in the first slot and in the last, and the scale of both.
 _Run = tuple[int, int, int, int, int]

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 from flowlex.formulations.solver_outcome import Status
 from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.interval_schedules import Blocks, load_counts, overfull, port_pieces
-from flowlex.models.jit.level_optimality_duals import band_proofs, highest_level
+from flowlex.models.jit.multipliers import LATENESS, SchedulePart, band_proofs, highest_level
 from flowlex.models.jit.plan_search import Plan, SearchState
 from flowlex.models.jit.transfer_slot_grid import Grid
-from flowlex.models.model_base import ModelError
-from flowlex.validation.certificates.jit import LATENESS, SchedulePart
 
 
 def incumbent(state: SearchState) -> Plan | None:
@@ -73,9 +71,14 @@ def _parts(state: SearchState, planned: NDArray[np.bool_]) -> tuple[SchedulePart
 
 
 def _reached(state: SearchState, blocks: Blocks) -> Iterator[SchedulePart]:
-    """Proofs that some load must reach a level: from windows alone, or from the first stages of a part."""
-    grid, load, lateness = state.grid, state.search.load, _lateness(state, blocks)
-    by_windows = None if state.bands is None else highest_level(grid, state.bands, load, lateness)
+    """Proofs that some load must reach a level: from windows alone, or from the first stages of a part.
+
+    None where something is late, as no proof shows that less is impossible.
+    """
+    grid, load = state.grid, state.search.load
+    if _lateness(state, blocks):
+        return
+    by_windows = None if state.bands is None else highest_level(grid, state.bands, load, 0)
     if by_windows is not None:
         yield by_windows
     for part in state.parts:
@@ -83,8 +86,7 @@ def _reached(state: SearchState, blocks: Blocks) -> Iterator[SchedulePart]:
         top = int(max(load_counts(grid, own, load)[0], default=0))
         proofs = [proof for proof in part.proofs if proof.level == LATENESS or proof.level >= top]
         proofs.sort(key=lambda proof: (proof.level != LATENESS, -proof.level))
-        quoted = any(proof.solver_bound is not None for proof in proofs)
-        if _lateness(state, own) == lateness and not quoted and proofs and proofs[-1].level == top > 0:
+        if not part.quoted and proofs and proofs[-1].level == top > 0:
             yield SchedulePart(part.transfers, tuple(proofs))
 
 
@@ -98,10 +100,7 @@ def _completed(grid: Grid, blocks: Blocks, planned: NDArray[np.bool_]) -> Blocks
     at = np.flatnonzero(loose)
     if not len(at):
         return blocks
-    try:
-        runs = blocks.without(at).cut(grid)
-    except ModelError:  # too many slots to expand
-        return _completed(grid, Blocks.empty(), planned)
+    runs = blocks.without(at).cut(grid)
     taken = port_pieces(grid, runs)
     facts = (grid.sender[at], grid.receiver[at], grid.units[at], grid.start[at])
     _, added = fill(grid.out_units, grid.in_units, *facts, taken, grid.due[at])

@@ -1,26 +1,25 @@
 """Schedules over intervals: amounts sent in blocks of slots, as evenly as integer units allow.
 
 A *block* is an amount of one transfer in slots ``begin .. end - 1``. It is *steady* if every slot gets the same
-integer rate. Other blocks of the same slots are expanded to slots together: then every transfer, pair and port has its
-mean, rounded down or up, in every slot (integer decomposition, `flowlex.formulations.bipartite_decomposition`). So
-loads of pairs and ports are known without expansion, and the work depends on blocks, not on the number of slots.
+integer rate. Other blocks of the same slots are split into runs together: then every pair and port has its mean,
+rounded down or up, in every slot (integer decomposition, `flowlex.formulations.bipartite_decomposition`). So loads of
+pairs and ports are known before, and the work depends on blocks, not on the number of slots.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.bipartite_decomposition import decompose
+from flowlex.formulations.bipartite_decomposition import decompose_runs
 from flowlex.formulations.program_arrays import Integers
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, Runs
-from flowlex.models.model_base import ModelError
 
-#: Largest number of rates of an expansion to slots.
-MOST_ENTRIES = 100_000_000
+#: First slot, end, units in each.
+Run: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,49 +98,62 @@ class Blocks:
         # Slots first .. end - 1 are late by first + 1 - due, ..., end - due: this is twice their mean.
         twice = np.where(length > 0, first + self.end + 1 - 2 * due[self.item], 0)
         rough = ~self.steady & (length == self.end - self.begin)
-        total = (twice * np.where(rough, self.amount, length * self.rate)).sum()
+        sent = np.where(rough, self.amount, length * self.rate)
+        if float(np.abs(twice).max(initial=0)) * float(np.abs(sent).sum()) >= 2.0**62 and self.whole:
+            twice = twice.astype(object)  # sums of 64 bits could overflow
+        total = (twice * sent).sum()
         return total // 2 if self.whole else total / 2
 
     def cut(self, grid: Grid) -> Blocks:
-        """Expand unsteady blocks to slots, so that all are steady; work and memory are proportional to the units."""
+        """Make all blocks steady: those of the same slots are split into runs of slots with the same rates.
+
+        The earliest runs are those with most late units, and else those with fewest units.
+        """
         rough = self._chosen(~self.steady)
-        found = [self._chosen(self.steady)._arrays()]
+        rows: list[tuple[int, int, int, int]] = []
         _, kind = np.unique(np.stack([rough.begin, rough.end], axis=1), axis=0, return_inverse=True)
         order = np.argsort(kind.ravel(), kind="stable")
         for members in np.split(order, np.flatnonzero(np.diff(kind.ravel()[order])) + 1) if len(order) else []:
-            item, amount, begin = rough.item[members], rough.amount[members], int(rough.begin[members[0]])
-            slots = _expand(grid, item, amount, int(rough.end[members[0]]) - begin)
-            late = slots[begin >= grid.due[item]].sum(axis=0)
-            if 2 * (late * np.arange(len(late))).sum() > late.sum() * (len(late) - 1):
-                slots = slots[:, ::-1]
-            row, at = np.nonzero(slots)
-            found.append((item[row], at + begin, at + begin + 1, slots[row, at]))
-        return Blocks.of(*(np.concatenate(part) for part in zip(*found, strict=True)))
+            item, begin, end = rough.item[members], int(rough.begin[members[0]]), int(rough.end[members[0]])
+            late = begin >= grid.due[item]
+            members, item = members[np.argsort(~late, kind="stable")], item[np.argsort(~late, kind="stable")]
+            pair, inverse = np.unique(grid.pair[item], return_inverse=True)
+            total, behind = np.zeros((2, len(pair)), np.int64)
+            np.add.at(total, inverse, rough.amount[members])
+            np.add.at(behind, inverse, begin >= grid.due[item])
+            some = np.zeros(len(pair), np.int64)
+            some[inverse] = item
+            patterns = decompose_runs(grid.sender[some], grid.receiver[some], total, end - begin)
+            patterns.sort(key=lambda each: (-int(each[1][behind > 0].sum()), int(each[1].sum())))
+            edges = np.concatenate([[begin], begin + np.cumsum([count for count, _ in patterns])]).tolist()
+            for p in range(len(pair)):
+                rates = [int(rate[p]) for _, rate in patterns]
+                rows += share_runs(rough, members[inverse == p], list(zip(edges[:-1], edges[1:], rates, strict=True)))
+        found = self._chosen(self.steady)._arrays()
+        more = np.array(rows, np.int64).reshape(-1, 4).T
+        return Blocks.of(*(np.concatenate(part) for part in zip(found, more, strict=True))) if rows else self
 
 
-def _expand(grid: Grid, items: Integers, amount: Integers, length: int) -> Integers:
-    """(items, length) units by slot: decompose the amounts of pairs, then divide each pair's slots among transfers."""
-    if len(items) * length > MOST_ENTRIES:
-        raise ModelError(
-            f"{len(items)} transfers share {length} slots, which makes {len(items) * length:.3g} rates slot by slot; "
-            f"at most {MOST_ENTRIES:.0e} are made: read solution.blocks, or use a longer slot_s"
-        )
-    pair, inverse = np.unique(grid.pair[items], return_inverse=True)
-    total = np.zeros(len(pair), np.int64)
-    np.add.at(total, inverse, amount)
-    some = np.zeros(len(pair), np.int64)
-    some[inverse] = items
-    parts = decompose(grid.sender[some], grid.receiver[some], total, length)
-    out = np.zeros((len(items), length), np.int64)
-    for p in range(len(pair)):
-        members = np.flatnonzero(inverse == p)
-        upto = np.concatenate([[0], np.cumsum(parts[p])])
-        ends = np.concatenate([[0], np.cumsum(amount[members])])
-        # Unit n of the pair belongs to the transfer and the slot whose ranges contain n.
-        low = np.maximum(upto[None, :-1], ends[:-1, None])
-        high = np.minimum(upto[None, 1:], ends[1:, None])
-        out[members] = np.maximum(high - low, 0)
-    return out
+def share_runs(blocks: Blocks, members: Integers, runs: list[Run]) -> list[tuple[int, int, int, int]]:
+    """Assign a pair's runs to its transfers one after the other: (item, first slot, end, total units)."""
+    rows: list[tuple[int, int, int, int]] = []
+    waiting = [(int(blocks.item[k]), int(blocks.amount[k])) for k in members]
+    item, left = waiting.pop(0)
+    for first, last, rate in runs:
+        slot, room = first, rate  # room: units left in the slot for the next transfer
+        while slot < last and rate:
+            steps = min(left // rate, last - slot) if room == rate else 0
+            sent, end = (steps * rate, slot + steps) if steps else (min(left, room), slot + 1)
+            rows.append((item, slot, end, sent))
+            left -= sent
+            room = rate if steps else room - sent
+            if steps or not room:
+                slot, room = end, rate
+            if not left and waiting:
+                item, left = waiting.pop(0)
+            elif not left:
+                return rows
+    return rows
 
 
 def pile(

@@ -32,11 +32,10 @@ from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.interval_schedules import pile
-from flowlex.models.jit.level_optimality_duals import common_scale, scaled
+from flowlex.models.jit.multipliers import LATENESS, LevelProof, Prices, common_scale, scaled
 from flowlex.models.jit.plan_search import SearchState
 from flowlex.models.jit.slot_programs import Cells, latest_end
 from flowlex.models.jit.transfer_slot_grid import Grid, Load
-from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices
 
 #: After the last event, ends of windows are rounded to multiples of (time span of events) / this.
 _PARTS = 64

@@ -323,7 +323,7 @@ class JitScheduler:
         status, certificate, solution = Status.OPTIMAL, None, None
         if rest:
             instance = rest_instance(self.empty, rest, slot, firm=self.keep_promises, name=f"rest {self._steps}")
-            model = JitBandwidth(instance, share=1.0, load=self.load, windows="elastic", tie_break=False)
+            model = JitBandwidth(instance, share=1.0, load=self.load, windows="elastic")
             solution = model.solve(self.engine, **self.options)
             status, certificate = solution.status, solution.certificate
             if status.has_answer:

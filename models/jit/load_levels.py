@@ -23,13 +23,12 @@ from flowlex.formulations.solver_outcome import Infeasibility, Status
 from flowlex.models.jit.binding_port_stages import solve_components, solve_part
 from flowlex.models.jit.incumbent import incumbent
 from flowlex.models.jit.interval_schedules import Blocks, overfull
-from flowlex.models.jit.level_optimality_duals import band_proofs
+from flowlex.models.jit.multipliers import SchedulePart, band_proofs
 from flowlex.models.jit.plan_search import Plan, Ports, Search, SearchState
 from flowlex.models.jit.presolve import components, find_bands, port_overload
 from flowlex.models.jit.slot_programs import Cells, base_program
 from flowlex.models.jit.transfer_slot_grid import Grid
 from flowlex.models.jit.unit_rounding import settle
-from flowlex.validation.certificates.jit import SchedulePart
 
 _FIRM = "the firm ends cannot all be met, even if all other transfers are late; raise a firm_s, or leave one out"
 
@@ -56,9 +55,9 @@ def _find_plan(state: SearchState) -> Plan:
     grid, search = state.grid, state.search
     if not grid.count:
         return state.plan(0)
-    overload, ports = port_overload(grid)
+    message, overload, ports = port_overload(grid)
     if overload and search.windows == "strict":
-        return _infeasible(overload)
+        return replace(_infeasible(message), overload=overload)
     if search.presolve:
         return _from_structure(state, ports)
     everything = np.arange(grid.count)

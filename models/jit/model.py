@@ -40,12 +40,8 @@ from flowlex.models.jit.plan_search import Plan, Search, SearchState
 from flowlex.models.jit.reference_formulation import rate_cells, state_bandwidth, window_ends
 from flowlex.models.jit.slot_programs import Cells, Horizon, lexicographic_program
 from flowlex.models.jit.solution import JitSolution, stages_of
-from flowlex.models.jit.solve_with_user_rules import RuledRun, concerned, solve_ruled
-from flowlex.models.jit.tie_break import break_ties
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, ShareOf, Windows, make_grid
-from flowlex.models.model_base import Equation, Model, ModelError, Run, Solution, Symbol
-from flowlex.models.solution import Stated
-from flowlex.models.statement.apply_changes import apply_changes
+from flowlex.models.model_base import Equation, Model, ModelError, Run, Symbol
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import StatementRun
 
@@ -69,9 +65,6 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     every stage: lateness, then the largest load, then the number of loads at each level are minimised. Transfers may be
     late up to the end by which every unchanged schedule of least lateness has finished; for a rule that needs more
     slots, raise ``extra_slots``. Equal schedules are not compared further.
-
-    If the rules concern few transfers, the others are solved by the fast method without slots
-    (`flowlex.models.jit.solve_with_user_rules`); ``presolve=False`` solves the whole statement.
 
     Parameters
     ----------
@@ -101,10 +94,6 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         P2: the stage (a key of ``solution.stages``) whose program `formulation`, `compile` and ``flowlex export``
         return, with a row for each earlier stage; by default the program of the largest load. `solve` always runs
         every stage.
-    tie_break
-        P2 in integer units (then on by default): among schedules of equal lateness and equal loads, minimise the number
-        of late jobs, then total tardiness, then the wait of transfers before their due slots, heuristically.
-        `flowlex.models.jit.tie_break` describes the three goals and their proofs.
     lat
         Rule for latest arrival times, ``critical``, ``paper``, ``paper-job``: see `flowlex.models.jit.latest_arrival`.
     extra_slots
@@ -121,7 +110,6 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     lat: Rule = "critical"
     share_of: ShareOf = "transfers"
     stage: str | None = None
-    tie_break: bool | None = None
     extra_slots: int = 0
 
     name: ClassVar[str] = "jit-bandwidth"
@@ -172,19 +160,11 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             raise ModelError(f"extra_slots must be at least 0, got {self.extra_slots}")
         if self.extra_slots and self.chosen_windows == "strict":
             raise ModelError("extra_slots lengthen elastic windows only; drop them or choose windows='elastic'")
-        if self.tie_break and (self.program != "P2" or self.integrality == "lp"):
-            raise ModelError("tie_break compares schedules of P2 in integer units; leave it out")
 
     @cached_property
     def grid(self) -> Grid:
         """The planned transfers on the grid."""
         return make_grid(self.instance, self.share, self.chosen_windows, self.lat, self.share_of, self.extra_slots)
-
-    @property
-    def breaks_ties(self) -> bool:
-        """Whether equal schedules are compared further."""
-        whole = self.program == "P2" and self.integrality != "lp"
-        return whole if self.tie_break is None else self.tie_break
 
     @property
     def chosen_windows(self) -> Windows:
@@ -200,8 +180,6 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         """``rate`` by transfer and slot, ``level`` by load, slot and step, and the ``largest`` load."""
         if self.program in ("P3", "P4"):
             raise ModelError(f"{self.program} weighs loads in one sum and takes no changes; change program='P2'")
-        if self.tie_break:
-            raise ModelError("tie_break compares schedules of the unchanged model; leave it out of a changed one")
         return self._state_of(None)
 
     def _state_of(
@@ -218,42 +196,9 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             members=members,
         )
 
-    @cached_property
-    def _concerned(self) -> Integers | None:
-        """Transfers concerned by rules, if the others can be solved by the fast method; else None."""
-        if self._restated or not self.all_changes or self.presolve is False or self.integrality != "auto":
-            return None
-        search = self._search("highs", SolveOptions())
-        return concerned(self.grid, self.unchanged_statement, self.all_changes, search)
-
-    @property
-    def method(self) -> str:
-        """The solution method, and the reason for it."""
-        if self._concerned is None:
-            return super().method
-        count = len(self._concerned)
-        return f"the quick method; as stated, where they must be, the {count} transfers that rules concern"
-
-    def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> StatementRun:
-        """Solve the statement only for transfers concerned by rules, if possible."""
-        members = self._concerned
-        if members is not None and start is None and engine != "network" and options.solver is None:
-            search = self._search(engine, options)
-            stated = apply_changes(self._state_of(members), self.all_changes)
-            found = solve_ruled(self.grid, members, stated, search, self.main_stage)
-            if found is not None:
-                return found
-        return super()._run_statement(engine, options, start)
-
     def _read(self, run: StatementRun) -> JitSolution:
-        if not isinstance(run, RuledRun):
-            solution = super()._read(run)
-            return replace(solution, message=f"{solution.message} {self._longer(solution)}".strip())
-        solution = self._interpret(JitRun(run.outcome, run.plan))
-        natural = {**solution.stages, "largest": solution.largest}
-        stages = {stage.name: natural.get(stage.name, 0) for stage in run.statement.stages}
-        stated = Stated(run.method, None, run.proof, {})
-        return replace(solution, changes=self.changes, stated=stated, stages=stages, duals={})
+        solution = super()._read(run)
+        return replace(solution, message=f"{solution.message} {self._longer(solution)}".strip())
 
     def _longer(self, solution: JitSolution) -> str:
         """Names the option that lengthens elastic windows, if these may be what makes the rules infeasible."""
@@ -342,21 +287,18 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         else:
             seen(lambda: incumbent(SearchState(self.grid, search)))
             plan = solve_printed(self._weighted(), self.cells, self.integrality, engine, options)
-        if self.breaks_ties and plan.status is Status.OPTIMAL and plan.blocks.whole:
-            plan = replace(plan, blocks=break_ties(self.grid, plan.blocks, self.load, self.chosen_windows))
         found = self._run_of(plan, engine)
         assert found is not None
         return found
 
-    @staticmethod
-    def _run_of(plan: Plan | None, engine: EngineName) -> JitRun | None:
+    def _run_of(self, plan: Plan | None, engine: EngineName) -> JitRun | None:
         if plan is None:
             return None
+        plan = replace(plan, blocks=plan.blocks.cut(self.grid))
         return JitRun(Outcome(plan.status, engine, message=plan.message, infeasibility=plan.infeasibility), plan)
 
     def _interpret(self, run: JitRun) -> JitSolution:
-        ties = self.breaks_ties and run.plan.blocks.whole and not self.as_stated
-        solution = JitSolution.of(self._facts(run), self.grid, run.plan, self.load, self.program, ties=ties)
+        solution = JitSolution.of(self._facts(run), self.grid, run.plan, self.load, self.program)
         if self.stage is not None and solution.status is Status.OPTIMAL:
             self._check_stage(stages_of(self.grid, run.plan, self.load))
         return solution

@@ -1,11 +1,19 @@
-"""Dual values that prove the levels of a schedule (meaning: `flowlex.validation.certificates.jit.duality_proof`)."""
+"""Multipliers that prove the levels of a schedule, and how solution files write them.
+
+A stage proves one objective of some transfers that share no load with others: lateness, or how many loads reach a
+level. It has integer prices over a common ``scale``: of units of transfers, of loads and of ports in runs of slots.
+In files they are multipliers of the rows ``size``, ``level_link``, ``egress`` and ``ingress`` of the problem as
+`flowlex.validation.restated.jit` states it; see `flowlex.validation.proofs.proof` for the format.
+"""
 
 from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,10 +23,58 @@ from flowlex.formulations.lexicographic.lexicographic_problem import Lexicograph
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.models.jit.presolve import Bands
 from flowlex.models.jit.slot_programs import Cells
-from flowlex.models.jit.transfer_slot_grid import Grid, Load
-from flowlex.validation.certificates.jit import LATENESS, LevelProof, Prices, SchedulePart
+from flowlex.models.jit.transfer_slot_grid import Grid, Load, run_label
+from flowlex.validation.proofs.proof import number
 
-_SIDES = ("out", "in")
+#: The "level" of the proof that total lateness is least.
+LATENESS = -1
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """Prices of loads or ports: ``unit`` (its number), slots ``begin .. end - 1``, price per unit sent.
+
+    For lateness, ports may have another price in the ``last`` slot; between the two it is linear.
+    """
+
+    unit: Integers = field(default_factory=lambda: _NONE)
+    begin: Integers = field(default_factory=lambda: _NONE)
+    end: Integers = field(default_factory=lambda: _NONE)
+    price: Integers = field(default_factory=lambda: _NONE)
+    last: Integers = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.last is None:
+            object.__setattr__(self, "last", self.price)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelProof:
+    """Prices that bound the number of loads that reach a level (or the total lateness) from below."""
+
+    level: int
+    lam: Integers  # (transfers of the part,) price of sending one unit
+    # load, port: a pair is ``sender * machines + receiver``, a port ``machine``, or ``machines + machine`` inwards
+    load: Prices
+    port: Prices = field(default_factory=Prices)
+    scale: int = 1  # the integer that stands for a price of 1
+    mu: dict[int, int] = field(default_factory=dict)  # price by level, for higher levels
+    nu: int = 0  # price of total lateness
+
+
+@dataclass(frozen=True, eq=False)
+class SchedulePart:
+    """Some transfers (positions in the instance) that share no load with the others, and the proofs of their levels.
+
+    ``quoted``: whether an integer program's bound counts where the prices prove less.
+    """
+
+    transfers: Integers
+    proofs: tuple[LevelProof, ...]
+    quoted: bool = False
+
+
 #: Largest denominator of duals; programs with 0/1 coefficients have duals with small denominators.
 _DENOMINATOR = 64
 #: Largest common denominator; beyond it, duals are rounded to multiples of 1 / this.
@@ -92,19 +148,15 @@ def _number(grid: Grid, load: Load) -> Integers:
 
 
 def stage_proofs(cells: Cells, load: Load, result: LexicographicResult) -> tuple[LevelProof, ...]:
-    """Proofs from the duals of the staged linear programs; for integer programs also with the solver's bound."""
-    quoted = result.route == "mip"
+    """Proofs from the duals of the staged linear programs."""
     before_all = max((s.level for s in result.stages if s.level > result.largest), default=None)
     proofs = []
     for stage in result.stages:
-        bound = stage.bound if quoted else None
-        proofs.append(_stage_proof(cells, load, stage, stage.level == before_all, before_all, bound))
+        proofs.append(_stage_proof(cells, load, stage, stage.level == before_all, before_all))
     return tuple(proofs)
 
 
-def _stage_proof(
-    cells: Cells, load: Load, stage: Stage, first: bool, before_all: int | None, bound: float | None
-) -> LevelProof:
+def _stage_proof(cells: Cells, load: Load, stage: Stage, first: bool, before_all: int | None) -> LevelProof:
     machines, duals = len(cells.grid.out_units), stage.duals
     unit, cell, _ = cells.load_entries(load)
     rho = duals.get("level_link", np.zeros(len(unit)))
@@ -131,7 +183,6 @@ def _stage_proof(
         scale=scale,
         mu={s: int(scaled(np.array([p]), scale)[0]) for s, p in mu.items() if p > 1e-9},
         nu=int(scaled(np.array([nu]), scale)[0]),
-        solver_bound=bound,
     )
 
 
@@ -158,31 +209,122 @@ def _prices(cells: Cells, unit: Integers, cell: Integers, price: Integers, joine
     return Prices(unit[first], cells.edges[cell[first]], cells.edges[cell[last] + 1], price[first])
 
 
-def part_document(part: SchedulePart, transfers: Sequence[str], machines: Sequence[str], load: Load) -> dict[str, Any]:
-    """Return a part as plain data for a solution file, with the names of the instance."""
-    count = len(machines)
+def part_document(part: SchedulePart, grid: Grid, load: Load, ends: Integers, loads: Sequence[int]) -> dict[str, Any]:
+    """A part as plain data for a solution file, with the names of the instance.
 
-    def named(prices: Prices, *, pair: bool) -> list[list[str | int]]:
-        rows = (prices.unit, prices.begin, prices.end, prices.price, prices.last)
-        named = []
-        for u, *run, price, last in zip(*(each.tolist() for each in rows), strict=True):
-            ends = [machines[u // count], machines[u % count]] if pair else [machines[u % count], _SIDES[u // count]]
-            named.append([*ends, *run, price] if last == price else [*ends, *run, price, last])
-        return named
+    Parameters
+    ----------
+    part, grid, load
+        The part, all planned transfers, and what is counted.
+    ends
+        (F,) end of the window of every planned transfer.
+    loads
+        Distinct positive loads of the part's transfers.
+    """
+    return _Document(part, grid, load, ends, loads).made()
 
-    return {
-        "transfers": [transfers[k] for k in part.transfers.tolist()],
-        "levels": [
-            {
-                "level": proof.level,
-                "scale": proof.scale,
-                "transfers": proof.lam.tolist(),
-                "loads": named(proof.load, pair=load == "pair"),
-                "ports": named(proof.port, pair=False),
-                "above": {str(s): price for s, price in proof.mu.items()},
-                "lateness": proof.nu,
-                "solver_bound": proof.solver_bound,
+
+class _Document:
+    def __init__(self, part: SchedulePart, grid: Grid, load: Load, ends: Integers, loads: Sequence[int]) -> None:
+        self.part, self.grid, self.load, self.loads, self.ends = part, grid, load, loads, ends
+        self.names = [grid.instance.transfer_names[k] for k in part.transfers.tolist()]
+        self.machines = [machine.name for machine in grid.instance.machines]
+        self.at = np.searchsorted(grid.transfer, part.transfers)
+        windows = grid.start[self.at], np.clip(grid.due[self.at], grid.start[self.at], None), ends[self.at]
+        prices = [prices for proof in part.proofs for prices in (proof.load, proof.port)]
+        self.edges = np.unique(np.concatenate([*windows, *(each for p in prices for each in (p.begin, p.end))]))
+
+    def made(self) -> dict[str, Any]:
+        stages: dict[str, Any] = {}
+        proofs = sorted(self.part.proofs, key=lambda proof: (proof.level != LATENESS, -proof.level))
+        levels = [proof for proof in proofs if proof.level != LATENESS]
+        if self.loads:
+            stages["largest"] = [self._largest(levels)]
+        for proof in proofs:
+            name = "lateness" if proof.level == LATENESS else f"level_{proof.level}"
+            leaf: dict[str, Any] = {
+                "rows": self._rows(proof, "level_link", Fraction(proof.scale)),
+                "with_earlier": True,
             }
-            for proof in part.proofs
-        ],
-    }
+            if proof.mu or (proof.nu and proof.level != LATENESS):
+                leaf["earlier"] = self._earlier(proof, Fraction(proof.scale))
+            stages[name] = [leaf]
+        return {"transfers": self.names, "stages": stages, "quoted": self.part.quoted}
+
+    def _largest(self, levels: Sequence[LevelProof]) -> dict[str, Any]:
+        """The leaf of the largest load: that of the highest level, as a mean over the loads that have a price there."""
+        reached = [proof for proof in levels if proof.level <= max(self.loads, default=0)]
+        if reached:
+            first, p = reached[0], reached[0].load
+            weight = int(((p.end - p.begin) * p.price).sum())
+            earlier = self._earlier(first, Fraction(max(weight, 1)))
+            return {
+                "rows": self._rows(first, "largest_link", Fraction(max(weight, 1))),
+                "earlier": earlier,
+                "with_earlier": True,
+            }
+        k = int(self.at[0])
+        unit, begin, end = self.grid.groups(self.load)[0][k], int(self.grid.start[k]), int(self.ends[k])
+        label = self._load_label(int(_number(self.grid, self.load)[unit]), begin, end)
+        slots = end - begin
+        share = number(Fraction(1, slots))
+        rows = {"size": {"at": {self.names[0]: share}}, "largest_link": {"at": {label: number(Fraction(-1, slots))}}}
+        return {"rows": rows, "with_earlier": True}
+
+    def _earlier(self, proof: LevelProof, scale: Fraction) -> dict[str, Any]:
+        """Multipliers of lateness and of the levels above, which are cut where loads end."""
+        top = level_count(self.grid, self.load)
+        levels = {*self.loads, *(each.level for each in self.part.proofs if each.level != LATENESS)}
+        steps = sorted(k for k in {0, top, *levels, *(k - 1 for k in levels)} if 0 <= k <= top)
+        found = {"lateness": number(Fraction(-proof.nu) / scale)} if proof.nu and proof.level != LATENESS else {}
+        for low, high in pairwise(steps) if proof.mu else ():
+            if price := proof.mu.get(high, 0):
+                name = f"level_{high}" if high == low + 1 else f"level_{low + 1}..{high}"
+                found[name] = number(Fraction(-price) / scale)
+        return found
+
+    def _rows(self, proof: LevelProof, link: str, scale: Fraction) -> dict[str, Any]:
+        rows: dict[str, dict[str, Any]] = {}
+
+        def add(name: str, label: str, value: Fraction) -> None:
+            rows.setdefault(name, {"at": {}})["at"][label] = number(value / scale)
+
+        for k in np.flatnonzero(proof.lam).tolist():
+            add("size", self.names[k], Fraction(int(proof.lam[k])))
+        p = proof.load
+        for unit, begin, end, price in zip(*(x.tolist() for x in (p.unit, p.begin, p.end, p.price)), strict=True):
+            if price:
+                add(link, self._load_label(unit, begin, end), Fraction(-price))
+        for name, label, value in self._ports(proof.port):
+            add(name, label, value)
+        return rows
+
+    def _load_label(self, unit: int, begin: int, end: int) -> str:
+        count = len(self.machines)
+        if self.load == "pair":
+            return run_label(f"{self.machines[unit // count]}>{self.machines[unit % count]}", begin, end)
+        return run_label(f"{self.machines[unit % count]} {('out', 'in')[unit // count]}", begin, end)
+
+    def _ports(self, prices: Prices) -> Iterator[tuple[str, str, Fraction]]:
+        """Rows, labels and multipliers of ports; a price that rises or falls has a row for that."""
+        columns = (prices.unit, prices.begin, prices.end, prices.price, prices.last)
+        for unit, begin, end, first, last in zip(*(each.tolist() for each in columns), strict=True):
+            side, machine = ("egress", "ingress")[unit // len(self.machines)], self.machines[unit % len(self.machines)]
+            if first == last:
+                if first:
+                    yield side, run_label(machine, begin, end), Fraction(-first)
+                continue
+            change = Fraction(last - first, end - 1 - begin)
+            yield f"{side}_{'late' if change > 0 else 'early'}", run_label(machine, begin, end), -abs(change)
+            inside = self.edges[(self.edges > begin) & (self.edges < end)].tolist()
+            for a, b in pairwise([begin, *inside, end]):
+                if least := first + change * ((a if change > 0 else b - 1) - begin):
+                    yield side, run_label(machine, a, b), -least
+
+
+def level_count(grid: Grid, load: Load) -> int:
+    """Highest level that a load can reach, by the capacity of its ports and by its total units."""
+    most, units = grid.load_most(load), np.zeros(grid.units_of_load(load), np.int64)
+    for group in grid.groups(load):
+        np.add.at(units, group, grid.units)
+    return int(np.minimum(most, units).max(initial=0))

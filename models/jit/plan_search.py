@@ -18,10 +18,10 @@ from flowlex.formulations.program_arrays import Integers, LinearProgramArrays
 from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
 from flowlex.formulations.solver_outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.models.jit.interval_schedules import Blocks
-from flowlex.models.jit.presolve import Bands
+from flowlex.models.jit.multipliers import LevelProof, SchedulePart
+from flowlex.models.jit.presolve import Bands, Overload
 from flowlex.models.jit.slot_programs import Horizon
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, Windows
-from flowlex.validation.certificates.jit import LevelProof, SchedulePart
 
 #: Share of the time limit that is reserved for integer programs.
 _TO_ROUND = 0.1
@@ -59,6 +59,7 @@ class Plan:
     message: str = ""
     weighted: tuple[float, float] | None = None  # for a program with weights: its optimum and the solver's bound
     lowest: int = 1  # lowest load level that is proven optimal; 1 if all levels are
+    overload: Overload | None = None  # transfers that a port cannot send in strict windows
     least: SchedulePart | None = None  # proof of ``largest_bound`` for a plan that is not proven optimal
 
 
@@ -136,11 +137,14 @@ class SearchState:
         if self.seen is not None:
             self.seen(draft)
 
-    def prove(self, which: Integers, proofs: tuple[LevelProof, ...]) -> None:
-        """Store the proofs of a part; they replace those of all parts with common transfers."""
+    def prove(self, which: Integers, proofs: tuple[LevelProof, ...], *, quoted: bool = False) -> None:
+        """Store the proofs of a part; they replace those of all parts with common transfers.
+
+        ``quoted``: whether integer programs found the optimum.
+        """
         at = self.grid.transfer[which]
         self.parts = [part for part in self.parts if not np.isin(part.transfers, at).any()]
-        self.parts.append(SchedulePart(at, proofs))
+        self.parts.append(SchedulePart(at, proofs, quoted))
 
     def plan(self, largest_bound: int) -> Plan:
         """Return the plan of this state."""

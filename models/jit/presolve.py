@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from flowlex.formulations.balanced_load import balance, greatest_intensity
 from flowlex.formulations.program_arrays import Integers
 from flowlex.models.jit.interval_schedules import Blocks
-from flowlex.models.jit.transfer_slot_grid import Grid, Load
+from flowlex.models.jit.transfer_slot_grid import Grid, Load, run_label
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,24 @@ class Bands:
     def _piece(self, unit: Integers, slot: Integers, side: Literal["left", "right"]) -> Integers:
         span = int(self.end.max(initial=0)) + 1
         return np.asarray(np.searchsorted(self.unit * span + self.begin, unit * span + slot, side=side))
+
+
+@dataclass(frozen=True, eq=False)
+class Overload:
+    """Transfers (positions in the grid) that a port cannot send in the slots ``begin .. end - 1`` of their windows."""
+
+    members: Integers
+    side: int  # 0: egress, 1: ingress
+    machine: int
+    begin: int
+    end: int
+
+    def document(self, grid: Grid) -> dict[str, Any]:
+        """The proof that there is no schedule, as plain data."""
+        names = [grid.name(k) for k in self.members.tolist()]
+        label = run_label(grid.instance.machines[self.machine].name, self.begin, self.end)
+        rows = {"size": {"at": dict.fromkeys(names, 1)}, ("egress", "ingress")[self.side]: {"at": {label: -1}}}
+        return {"transfers": names, "empty": [{"own": 0, "rows": rows}]}
 
 
 def find_bands(grid: Grid, load: Load, *, widened: bool = True) -> Bands:
@@ -117,9 +135,9 @@ def components(
     return np.asarray(scipy.sparse.csgraph.connected_components(graph, directed=False)[1][: grid.count], np.int64)
 
 
-def port_overload(grid: Grid) -> tuple[str, tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Find ports whose transfers exceed the capacity in an interval: a message about the first, and the ports."""
-    slot_s, first = grid.instance.slot_s, ""
+def port_overload(grid: Grid) -> tuple[str, Overload | None, tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """Find ports whose transfers exceed the capacity in an interval: a message about the first, it, and the ports."""
+    slot_s, first, overload = grid.instance.slot_s, "", None
     found = (np.zeros(len(grid.out_units), np.bool_), np.zeros(len(grid.out_units), np.bool_))
     sides = (("egress", grid.sender, grid.out_units), ("ingress", grid.receiver, grid.in_units))
     for side, (name, port, limit) in enumerate(sides):
@@ -130,9 +148,10 @@ def port_overload(grid: Grid) -> tuple[str, tuple[NDArray[np.bool_], NDArray[np.
                 continue
             found[side][machine] = True
             inside = members[(grid.start[members] >= a) & (grid.stop[members] <= b)]
+            overload = overload or Overload(inside, side, machine, int(a), int(b))
             first = first or (
                 f"{name} of machine {grid.instance.machines[machine].name!r}: {grid.names(inside)} must send "
                 f"{amount} units between {a * slot_s:g} s and {b * slot_s:g} s, where {(b - a) * limit[machine]} "
                 "fit. Pass windows='elastic' to accept the least total lateness."
             )
-    return first, found
+    return first, overload, found

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.exact_rationals import rational
+from flowlex.models.jit.multipliers import level_count
 from flowlex.models.jit.slot_programs import Cells, latest_end
 from flowlex.models.jit.transfer_slot_grid import Grid, Load
 from flowlex.models.statement.rows_and_objectives import Stage, Statement
@@ -43,14 +44,6 @@ def window_ends(grid: Grid, *, elastic: bool) -> Integers:
     if not elastic or not grid.count:
         return grid.stop
     return np.minimum(latest_end(grid, np.arange(grid.count)) + grid.extra_slots, grid.firm)
-
-
-def level_count(grid: Grid, load: Load) -> int:
-    """Highest level that a load can reach, by the capacity of its ports and by its total units."""
-    most, units = grid.load_most(load), np.zeros(grid.units_of_load(load), np.int64)
-    for group in grid.groups(load):
-        np.add.at(units, group, grid.units)
-    return int(np.minimum(most, units).max(initial=0))
 
 
 def state_bandwidth(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,12 @@ from flowlex.formulations.solver_outcome import Status
 from flowlex.models.jit.baselines import fill, greedy_schedule
 from flowlex.models.jit.dual_values import duals_of
 from flowlex.models.jit.interval_schedules import Blocks, load_counts, port_pieces
-from flowlex.models.jit.level_optimality_duals import part_document
+from flowlex.models.jit.multipliers import SchedulePart, part_document
 from flowlex.models.jit.plan_search import Plan
-from flowlex.models.jit.tie_break import tie_stages
+from flowlex.models.jit.presolve import Overload
+from flowlex.models.jit.reference_formulation import window_ends
 from flowlex.models.jit.transfer_slot_grid import Grid, Load
 from flowlex.models.model_base import Solution
-from flowlex.models.solution import Stated
-from flowlex.validation.certificates.jit import SchedulePart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +46,11 @@ class JitSolution(Solution):
         The lowest level that is proven; 1 if all are.
     least
         Proof of the bound on the largest load if the levels are not proven.
+    overload
+        Of strict windows: transfers that a port cannot send in theirs.
     """
+
+    version: ClassVar[int] = 3
 
     grid: Grid = field(repr=False)
     blocks: Blocks = field(repr=False)
@@ -60,12 +63,11 @@ class JitSolution(Solution):
     plan_parts: tuple[SchedulePart, ...] = field(default=(), repr=False)
     lowest: int = 1
     least: SchedulePart | None = field(default=None, repr=False)
+    overload: Overload | None = field(default=None, repr=False)
 
     @classmethod
-    def of(
-        cls, facts: dict[str, Any], grid: Grid, plan: Plan, load: Load, program: str, *, ties: bool = False
-    ) -> JitSolution:
-        """Make the solution of a plan, with the common facts of solutions; ``ties``: with the goals of tie-breaking."""
+    def of(cls, facts: dict[str, Any], grid: Grid, plan: Plan, load: Load, program: str) -> JitSolution:
+        """Make the solution of a plan, with the common facts of solutions."""
         largest = _number(max(load_counts(grid, plan.blocks, load)[0], default=0))
         answer = plan.status.has_answer
         proven = bool(plan.parts) and plan.status is Status.OPTIMAL
@@ -95,7 +97,8 @@ class JitSolution(Solution):
             plan_parts=plan.parts,
             lowest=plan.lowest,
             least=plan.least,
-            stages=(stages_of(grid, plan, load) | (tie_stages(grid, plan.blocks) if ties else {})) if answer else {},
+            overload=plan.overload,
+            stages=stages_of(grid, plan, load) if answer else {},
         )
 
     @cached_property
@@ -263,13 +266,13 @@ class JitSolution(Solution):
         }
 
     def _answer(self) -> dict[str, Any]:
-        """``schedule``: blocks (first slot, end, total units) of every planned transfer."""
-        runs = self.blocks
+        """``schedule``: runs (first slot, end, units in each slot) of every planned transfer."""
+        runs = self.segments
         schedule: dict[str, list[list[int | float]]] = {self.grid.name(k): [] for k in range(self.grid.count)}
         names = list(schedule)
-        rows = (runs.item.tolist(), runs.begin.tolist(), runs.end.tolist(), runs.amount.tolist())
-        for k, begin, end, units in zip(*rows, strict=True):
-            schedule[names[k]].append([begin, end, units])
+        rows = (runs.item.tolist(), runs.begin.tolist(), runs.end.tolist(), runs.rate.tolist())
+        for k, begin, end, rate in zip(*rows, strict=True):
+            schedule[names[k]].append([begin, end, rate])
         return {
             "slot_s": self.grid.instance.slot_s,
             "unit_mb": self.grid.instance.unit_mb,
@@ -279,29 +282,20 @@ class JitSolution(Solution):
         }
 
     def _proof(self) -> dict[str, Any]:
-        """Dual values of every stage, with the names of machines and transfers."""
-        if self.status is Status.OPTIMAL and not self.plan_parts and self.grid.count:
-            return {}  # no proof for programs of the paper and fractional rates: the optimum is the solver's claim
+        """Multipliers of rows for every part, by names of machines and transfers."""
+        if self.overload is not None:
+            return {"parts": [self.overload.document(self.grid)]}
         proven = self.status is Status.OPTIMAL or 1 < self.lowest <= self.largest
-        instance = self.grid.instance
-        machines = [machine.name for machine in instance.machines]
-        parts, least = (
-            [part_document(part, instance.transfer_names, machines, self.load) for part in some]
-            for some in (self.plan_parts, () if self.least is None else (self.least,))
-        )
-        return {
-            "lowest": self.lowest,
-            "parts": parts if proven and self.status.has_answer else [],
-            "least": least[0] if least and not proven else None,
-        }
-
-    def _changed_document(self, stated: Stated) -> dict[str, Any]:
-        """Document of a changed model: a schedule if only some transfers were stated, else values of all variables."""
-        if stated.values is not None or not self.status.has_answer:
-            return super()._changed_document(stated)
-        document = replace(self, stated=None).to_dict()
-        proof = document["proof"] | {"rules": dict(stated.proof) or {"stages": {}}}
-        return document | {"changes": self.changes.plain(), "proof": proof}
+        parts = self.plan_parts if proven else () if self.least is None else (self.least,)
+        if not parts or not self.status.has_answer:
+            return {}  # of P3, P4 and fractional rates, the optimum is the solver's claim
+        elastic = (self.options["windows"] or ("elastic" if self.program == "P2" else "strict")) == "elastic"
+        ends, found = window_ends(self.grid, elastic=elastic), []
+        for part in parts:
+            own = self.blocks.only(np.searchsorted(self.grid.transfer, part.transfers))
+            loads = np.unique(np.ceil(load_counts(self.grid, own, self.load)[0] - 1e-6)).astype(np.int64)
+            found.append(part_document(part, self.grid, self.load, ends, loads.tolist()))
+        return {"parts": found}
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Gantt chart of the transfers with their latest arrival times."""

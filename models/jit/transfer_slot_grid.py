@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.block_labels import label_text
 from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.grid_rounding import WHOLE
@@ -288,3 +289,8 @@ def _refuse_firm(grid: Grid) -> None:
             f"transfer {grid.name(k)!r} needs {needed} slots at full rate, its firm_s leaves {max(slots, 0)}; raise "
             "firm_s, or leave it out"
         )
+
+
+def run_label(name: str, begin: int, end: int) -> str:
+    """Label of the slots ``begin .. end - 1`` of a port or load, such as ``m1,3`` or ``m1,3..7``."""
+    return label_text((name, begin if end == begin + 1 else f"{begin}..{end - 1}"))

@@ -12,12 +12,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.program_arrays import Integers
-from flowlex.models.jit.interval_schedules import Blocks, port_pieces
+from flowlex.models.jit.interval_schedules import Blocks, port_pieces, share_runs
 from flowlex.models.jit.transfer_slot_grid import Grid
 
-#: First slot, end, units in each.
-Run = tuple[int, int, int]
 #: Largest number of ports times slots for which loads are computed by slot.
 _MOST = 20_000_000
 
@@ -62,25 +59,3 @@ def settle(grid: Grid, blocks: Blocks, movable: NDArray[np.bool_]) -> Blocks:
     old = (each[kept] for each in (blocks.item, blocks.begin, blocks.end, blocks.amount))
     new = np.array(rows, np.int64).reshape(-1, 4).T
     return Blocks.of(*(np.concatenate(pair) for pair in zip(old, new, strict=True)))
-
-
-def share_runs(blocks: Blocks, members: Integers, runs: list[Run]) -> list[tuple[int, int, int, int]]:
-    """Assign a pair's runs to its transfers one after the other: (item, first slot, end, total units)."""
-    rows: list[tuple[int, int, int, int]] = []
-    waiting = [(int(blocks.item[k]), int(blocks.amount[k])) for k in members]
-    item, left = waiting.pop(0)
-    for first, last, rate in runs:
-        slot, room = first, rate  # room: units left in the slot for the next transfer
-        while slot < last and rate:
-            steps = min(left // rate, last - slot) if room == rate else 0
-            sent, end = (steps * rate, slot + steps) if steps else (min(left, room), slot + 1)
-            rows.append((item, slot, end, sent))
-            left -= sent
-            room = rate if steps else room - sent
-            if steps or not room:
-                slot, room = end, rate
-            if not left and waiting:
-                item, left = waiting.pop(0)
-            elif not left:
-                return rows
-    return rows

@@ -12,10 +12,9 @@ import numpy as np
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.jit import Computation, JitInstance, Job, Transfer
 from flowlex.models.jit.baselines import fill
-from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.transfer_slot_grid import Load, make_grid
 from flowlex.validation.certificates import Certificate
-from flowlex.validation.certificates.jit import JitSchedule, certify_schedule
+from flowlex.validation.restated.jit import certify_schedule
 
 #: First slot, end, units in each slot; slots count from time 0.
 RunOfSlots: TypeAlias = tuple[int, int, int]
@@ -111,22 +110,19 @@ def behind(empty: JitInstance, rest: Mapping[str, Sending], slot: int) -> dict[s
 def certified(instance: JitInstance, rest: Mapping[str, Sending], slot: int, load: Load) -> Certificate:
     """Return the certificate of a plan without a claim of optimality, checked against the remainder."""
     grid = make_grid(instance, 1.0, "elastic")
-    place = {name: k for k, name in enumerate(instance.transfer_names)}
-    runs = np.array([(place[name], *run) for name, s in rest.items() for run in s.runs], np.int64).reshape(-1, 4)
-    transfer, begin, end, rate = runs.T
-    begin, end = begin - slot, end - slot
-    blocks = Blocks(transfer, begin, end, rate * (end - begin))
-    schedule = JitSchedule(
-        share=1.0,
-        load=load,
-        lat="critical",
-        windows="elastic",
-        planned=np.arange(len(place)),
-        transfer=transfer,
-        begin=begin,
-        end=end,
-        amount=blocks.amount,
-        lateness=int(blocks.lateness(grid.due)),
-        integral=True,
+    schedule = {name: [(begin - slot, end - slot, rate) for begin, end, rate in s.runs] for name, s in rest.items()}
+    late = sum(
+        rate * max(t + 1 - int(grid.due[k]), 0)
+        for k, name in enumerate(instance.transfer_names)
+        for begin, end, rate in schedule[name]
+        for t in range(begin, end)
     )
-    return certify_schedule(instance, schedule).require("jit-bandwidth: the older plan with new transfers behind it")
+    answer = {
+        "slot_s": instance.slot_s,
+        "unit_mb": instance.unit_mb,
+        "origin_slot": grid.origin,
+        "lateness_unit_slots": late,
+        "schedule": schedule,
+    }
+    found = certify_schedule(instance, {"share": 1.0, "load": load}, answer)
+    return found.require("jit-bandwidth: the older plan with new transfers behind it")

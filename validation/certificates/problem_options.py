@@ -58,7 +58,6 @@ class JitOptions(Strict):
     lat: Literal["critical", "paper", "paper-job"] = "critical"
     share_of: Literal["transfers", "bytes"] = "transfers"
     stage: Annotated[str, Field(pattern="^(lateness|level_[0-9]+)$")] | None = None
-    tie_break: bool | None = None
     extra_slots: Annotated[int, Field(ge=0)] = 0
 
 

@@ -69,7 +69,7 @@ _GROUP = "flowlex.verifiers"
 RULES = "rules it holds under"
 #: Our own verifiers, by kind of instance; imported when used.
 _OWN: dict[str, str] = {
-    "jit-bandwidth": "flowlex.validation.certificates.jit.solution_verifier:VERIFIER",
+    "jit-bandwidth": "flowlex.validation.restated.jit:VERIFIER",
     "flow-scheduling": "flowlex.validation.restated.flow:VERIFIER",
     "gpu-assignment": "flowlex.validation.certificates.gpu:VERIFIER",
     "allocation": "flowlex.validation.restated.allocation:VERIFIER",

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -530,15 +530,19 @@ class Checker:
             times = 0 if y is None else int(y.unit / both) * (-1 if block.relation == "<=" else 1)
             parts.append(np.zeros(block.count, np.int64) if y is None else scaled(y.numbers, times))
         reduced, unit = np.concatenate(parts), both
-        for face in reversed(self.faces) if leaf.with_earlier else ():
-            if self.signs is None or not ((np.sign(reduced) * self.signs) < 0).any():
+        for face in reversed(self.faces) if leaf.with_earlier and self.signs is not None else ():
+            signs = cast("NDArray[np.int8]", self.signs)
+            other = np.flatnonzero(((reduced < 0) & (signs > 0)) | ((reduced > 0) & (signs < 0)))
+            if not len(other):
                 break
             both = common_unit([unit, face.unit])
-            mine, theirs = scaled(reduced, int(unit / both)), scaled(face.reduced, int(face.unit / both))
-            other = np.flatnonzero(np.sign(mine) * np.sign(theirs) < 0)
+            here = scaled(reduced[other], int(unit / both)), scaled(face.reduced[other], int(face.unit / both))
+            other = np.flatnonzero(np.sign(here[0]) * np.sign(here[1]) < 0)
             if len(other):
-                times = int((-(-abs(mine[other]) // abs(theirs[other]))).max())
-                reduced, unit, total = _sum(mine, scaled(theirs, times)), both, total + times * face.total
+                times = int((-(-abs(here[0][other]) // abs(here[1][other]))).max())
+                theirs = scaled(face.reduced, times * int(face.unit / both))
+                reduced, unit = _sum(scaled(reduced, int(unit / both)), theirs), both
+                total += times * face.total
         if (reduced[count:] < 0).any():
             raise ProofError("multipliers of inequalities have the wrong sign, and no earlier leaf sets them right")
         bound = self._least_within_bounds(np.arange(count), reduced[:count], unit, total, {}, {}, kept)

@@ -1,60 +1,854 @@
-"""Just-in-time bandwidth read again from the data fields of an instance: names, ends, sizes and ports of transfers.
+"""Just-in-time bandwidth restated from its instance: units of transfers by slot, ports, lateness, loads and levels.
 
-Nothing here comes from the arrays of the instance or from `flowlex.instances.grid_rounding`, which models use. A wrong
-unit, capacity or index there is refused by the certificates, which read theirs here.
-
-A transfer of ``size_mb`` is sent in units of ``unit_mb``, rounded up; a port carries ``mbps / 8 * slot_s`` MB a slot,
-rounded down to units. A quotient within `NEAR` of an integer, relatively, counts as that integer.
+`restate_jit` states a rate for each transfer and slot. To prove an unchanged answer, fewer numbers do: `_Part` states
+the problem of some transfers, with the ports to themselves, over *runs* of slots that no multiplier and no window tells
+apart, and over runs of levels that no load of the answer reaches. Each column and row is then the sum of those of its
+slots, so every schedule satisfies it, and what is proven holds for all schedules. Parts share no load, so a schedule
+is best if each part is. In a run of several slots, ``moment`` is the sum of units times their slots after the first: it
+says how late units are, and lets the multipliers of a port rise or fall evenly within a run (``_early``, ``_late``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import csv
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
+from pydantic import Field
 
+from flowlex.formulations.block_labels import label_text, label_texts
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.jit import JitInstance
+from flowlex.validation.certificates.certificate import Certificate, Check, Claim, Finding
+from flowlex.validation.certificates.exact_numbers import agrees
+from flowlex.validation.certificates.problem_options import JitOptions
+from flowlex.validation.certificates.proof_time_budget import Budget
+from flowlex.validation.certificates.verifier_interface import Claimed, Strict, Verifier, same_values
+from flowlex.validation.proofs.checker import Verdict, judge
+from flowlex.validation.proofs.exact_program import (
+    SAFE,
+    Bounds,
+    ColumnBlock,
+    Exact,
+    ExactProgram,
+    Objective,
+    Positions,
+    RowBlock,
+    Whole,
+    largest,
+    narrow,
+)
+from flowlex.validation.proofs.proof import Leaf, ProofError, from_document
+from flowlex.validation.restated.jit_windows import NEVER, planned_transfers, transfer_windows
 
-NEAR = 1e-9
+_ONE = Fraction(1)
+#: Most columns that are written out.
+_MOST = 20_000_000
+#: Relative difference of amounts where these are fractions.
+_NEAR = 1e-6
+#: Rows whose multipliers belong to loads, and those that belong to ports, by side.
+_OF_LOADS = ("level_link", "largest_link")
+_OF_PORTS = tuple(tuple(side + end for end in ("", "_early", "_late")) for side in ("egress", "ingress"))
+#: How the answer was found, and what it leaves to background traffic, which no file holds.
+_UNJUDGED = frozenset({"linear_programs", "integer_programs", "least_remaining_egress", "median_remaining_egress"})
+
+
+class Answer(Strict):
+    """The schedule. Slots count from ``origin_slot``, which counts from time 0."""
+
+    slot_s: float
+    unit_mb: float
+    origin_slot: int
+    lateness_unit_slots: float | int
+    schedule: dict[str, list[list[float | int]]]
+    """Runs of each planned transfer: first slot, end, units in each slot."""
+
+
+class PartProof(Strict):
+    """What proves the best schedule of some transfers that share no load with others, in format 3."""
+
+    transfers: list[str]
+    format: int = 3
+    stages: dict[str, Any] = Field(default_factory=dict)
+    empty: list[Any] = Field(default_factory=list)
+    quoted: bool = False
+    """Whether what the multipliers do not prove is the solver's word."""
+
+
+class JitProof(Strict):
+    """Proofs of parts."""
+
+    parts: list[PartProof] = Field(default_factory=list)
+
+
+class _Data:
+    """The planned transfers (F) of an instance under its options, by position."""
+
+    def __init__(self, instance: JitInstance, options: Mapping[str, Any]) -> None:
+        self.instance, self.load, self.program = instance, str(options["load"]), str(options["program"])
+        kind = options.get("windows") or ("elastic" if self.program == "P2" else "strict")
+        self.elastic, self.whole = kind == "elastic", options.get("integrality") != "lp"
+        w = transfer_windows(instance, str(options["lat"]))
+        at = np.array(sorted(planned_transfers(instance, float(options["share"]), str(options["share_of"]))), np.int64)
+        columns, self.origin, self.transfer = w.columns, w.origin, at
+        self.names = [columns.names[k] for k in at.tolist()]
+        self.place = {name: k for k, name in enumerate(self.names)}
+        self.jobs = [instance.jobs[j].name for j in columns.job[at].tolist()]
+        self.machines = [machine.name for machine in instance.machines]
+        self.machine = {name: m for m, name in enumerate(self.machines)}
+        self.ports = columns.sender[at], columns.receiver[at]
+        self.capacity = columns.out_units, columns.in_units
+        self.units, self.most, self.start, self.due = w.units[at], w.most[at], w.start[at], w.due[at]
+        self.size_mb, self.count = columns.size_mb[at], len(columns.names)
+        self.widened, self.firm = int((w.stop > w.due)[at].sum()), w.firm[at]
+        #: (F,) end of the window: of elastic ones, the firm end or a slot by which all can have been sent.
+        self.stop = w.stop[at]
+        if self.elastic and len(at):
+            last = int(np.maximum(self.start, self.stop).max()) + int(options.get("extra_slots") or 0)
+            for port, limit in zip(self.ports, self.capacity, strict=True):
+                last += int((-(-np.bincount(port, self.units, len(limit)).astype(np.int64) // limit)).max())
+            self.stop = np.minimum(last, self.firm)
+        #: (F,) numbers of the loads that a transfer counts towards, one array for each kind.
+        count, (out, into) = len(self.machines), self.ports
+        self.groups: tuple[Positions, ...] = {
+            "pair": (out * count + into,),
+            "sender": (out,),
+            "receiver": (into + count,),
+            "port": (out, into + count),
+        }[self.load]
+
+    def load_most(self, unit: Positions) -> Positions:
+        """Units that loads can reach in a slot."""
+        count, (out, into) = len(self.machines), self.capacity
+        if self.load == "pair":
+            return np.minimum(out[unit // count], into[unit % count])
+        return np.concatenate([out, into])[unit]
+
+    @cached_property
+    def top(self) -> int:
+        """The highest level that some load can reach."""
+        found = 0
+        for group in self.groups:
+            unit, inverse = np.unique(group, return_inverse=True)
+            total = np.bincount(inverse, self.units).astype(np.int64)
+            found = max(found, int(np.minimum(self.load_most(unit), total).max(initial=0)))
+        return found
+
+    def load_name(self, unit: int) -> str:
+        """Label of a load."""
+        count = len(self.machines)
+        if self.load == "pair":
+            return f"{self.machines[unit // count]}>{self.machines[unit % count]}"
+        return f"{self.machines[unit % count]} {('out', 'in')[unit // count]}"
+
+    def load_labels(self, unit: int) -> dict[str, Any]:
+        """Labels of a load by level."""
+        count, name = len(self.machines), self.load_name(unit)
+        if self.load == "pair":
+            return {"link": name, "sender": self.machines[unit // count], "receiver": self.machines[unit % count]}
+        return {"port": name, "machine": self.machines[unit % count], "side": ("out", "in")[unit // count]}
+
+    def seconds(self, slot: int) -> float:
+        """When a slot begins."""
+        return float(rational(self.instance.slot_s) * (slot + self.origin))
 
 
 @dataclass(frozen=True, eq=False)
-class JitColumns:
-    """Transfers (F) in the order of jobs, and machines (M) in the order of the document."""
+class _Runs:
+    """Units of transfers in each of the slots ``begin .. end - 1``."""
 
-    names: tuple[str, ...]  # ``job/transfer``
-    job: NDArray[np.int64]
-    sender: NDArray[np.int64]
-    receiver: NDArray[np.int64]
-    size_mb: NDArray[np.float64]
-    size_units: NDArray[np.int64]
-    # (M,) units a slot
-    out_units: NDArray[np.int64]
-    in_units: NDArray[np.int64]
+    transfer: Positions
+    begin: Positions
+    end: Positions
+    rate: NDArray[Any]
 
-    @classmethod
-    def of(cls, instance: JitInstance) -> JitColumns:
-        """Read an instance."""
-        number = {machine.name: m for m, machine in enumerate(instance.machines)}
-        each = [(j, job.name, transfer) for j, job in enumerate(instance.jobs) for transfer in job.transfers]
-        size = np.array([transfer.size_mb for _, _, transfer in each], np.float64)
+    def of(self, members: Positions) -> _Runs:
+        """Those of some transfers, by their position among these."""
+        kept = np.flatnonzero(np.isin(self.transfer, members))
+        at = np.searchsorted(members, self.transfer[kept])
+        return _Runs(at, self.begin[kept], self.end[kept], self.rate[kept])
 
-        def capacity(mbps: Iterable[float]) -> NDArray[np.int64]:
-            units = np.array(list(mbps), np.float64) * instance.slot_s / 8 / instance.unit_mb
-            return np.floor(units + NEAR * units).astype(np.int64)
+    def piled(self, unit: Positions, base: Positions | int = 0) -> tuple[Positions, Positions, Positions, NDArray[Any]]:
+        """Sums by the unit of each run, ``base`` slots later: unit, first slot, end, and sum of each piece."""
+        units = np.concatenate([unit, unit])
+        times = np.concatenate([self.begin + base, self.end + base])
+        order = np.lexsort((times, units))
+        units, times, change = units[order], times[order], np.concatenate([self.rate, -self.rate])[order]
+        if not len(units):
+            return units, times, times, change
+        first = np.flatnonzero(np.r_[True, (np.diff(units) != 0) | (np.diff(times) != 0)])
+        height = np.cumsum(np.add.reduceat(change, first))
+        units, times = units[first], times[first]
+        least = 0 if np.issubdtype(height.dtype, np.integer) else 1e-9
+        kept = np.flatnonzero(np.r_[units[1:] == units[:-1], False] & (np.abs(height) > least))
+        return units[kept], times[kept], times[kept + 1], height[kept]
 
-        def numbers(values: Iterable[int]) -> NDArray[np.int64]:
-            return np.array(list(values), np.int64)
+    def lateness(self, due: Positions) -> Fraction:
+        """Units times the slots by which they arrive after their due slots."""
+        first = np.maximum(self.begin, due[self.transfer])
+        slots = np.maximum(self.end - first, 0)
+        late = _times(first + self.end + 1 - 2 * due[self.transfer], slots) // 2
+        if np.issubdtype(self.rate.dtype, np.integer):
+            return Fraction(sum(r * n for r, n in zip(self.rate.tolist(), late.tolist(), strict=True)))
+        return sum((rational(r) * n for r, n in zip(self.rate.tolist(), late.tolist(), strict=True)), Fraction(0))
 
-        return cls(
-            tuple(f"{job}/{transfer.name}" for _, job, transfer in each),
-            numbers(j for j, _, _ in each),
-            numbers(number[transfer.sender] for _, _, transfer in each),
-            numbers(number[transfer.receiver] for _, _, transfer in each),
-            size,
-            np.ceil(size / instance.unit_mb * (1 - NEAR)).astype(np.int64),
-            capacity(machine.out_mbps for machine in instance.machines),
-            capacity(machine.in_mbps for machine in instance.machines),
+
+def _times(a: Whole, b: Whole) -> Whole:
+    """Products of integers, of Python's where the sum of all could leave 64 bits."""
+    return a * b if largest(a) * largest(b) * max(len(a), 1) < SAFE else a.astype(object) * b
+
+
+def _key(text: Sequence[str]) -> tuple[str, int, int]:
+    """Name and slots (first, end) of a label such as ``a>b,3`` or ``a>b,3..7``."""
+    if len(text) == 2:
+        first, dots, last = text[1].partition("..")
+        ends = (first, last if dots else first)
+        if all(each.isascii() and each.isdigit() and len(each) < 16 for each in ends):
+            begin, end = int(ends[0]), int(ends[1]) + 1
+            if begin < end:
+                return text[0], begin, end
+    raise ProofError(f"expected a name and slots such as 3 or 3..7, got {','.join(text)[:60]!r}")
+
+
+class _Part:
+    """Some transfers (F') over cells: single slots, or runs of slots that neither windows nor ``keys`` tell apart.
+
+    ``keys``: labels of loads, and of the ports of each side, whose slots are cells of their own; None: every slot is a
+    cell. ``steps``: the levels between which loads are cut.
+    """
+
+    def __init__(
+        self,
+        data: _Data,
+        members: Positions,
+        steps: Sequence[int],
+        keys: tuple[list[str], tuple[list[str], list[str]]] | None = None,
+        *,
+        linear: bool = False,
+    ) -> None:
+        self.data, self.members, self.single = data, members, keys is None
+        self.steps, self.units = np.array(steps, np.int64), data.units[members]
+        self.start, self.stop, self.due = data.start[members], data.stop[members], data.due[members]
+        self.groups, self.sides = [g[members] for g in data.groups], [p[members] for p in data.ports]
+        self.has_ports = keys is None or any(keys[1])
+        count = len(members)
+        width = self.stop - self.start
+        if keys is None and float(width.sum()) > _MOST:
+            raise ValueError(f"{width.sum()} rates slot by slot are more than {_MOST}; use longer slots")
+        clock = np.zeros(count, np.int64) if keys is None else self._clocks()
+        span = int(self.stop.max(initial=0)) + 2
+        self.base: Positions = clock * span
+        first, stop = self.base + self.start, self.base + self.stop
+        if keys is None:
+            self.edge: Positions = np.arange(int(first.min(initial=0)), int(stop.max(initial=0)) + 1)
+        else:
+            marks = [first, stop, *self._marks(keys)]
+            if data.elastic:
+                marks.append(np.clip(self.base + self.due, first, np.maximum(first, stop)))
+            self.edge = np.unique(np.concatenate(marks))
+        self.first: Positions = np.searchsorted(self.edge, first)
+        size = np.maximum(np.searchsorted(self.edge, stop) - self.first, 0)
+        if float(size.sum()) > _MOST:
+            raise ValueError(f"{size.sum()} rates are more than {_MOST}")
+        self.offset: Positions = np.concatenate([[0], np.cumsum(size)])
+        self.row: Positions = np.repeat(np.arange(count), size)
+        self.cell: Positions = np.arange(int(self.offset[-1])) - self.offset[self.row] + self.first[self.row]
+        self.begin: Positions = self.edge[self.cell] - self.base[self.row]
+        self.length: Positions = self.edge[self.cell + 1] - self.edge[self.cell] if len(self.cell) else self.cell
+        most = data.most[members]
+        self.most: Positions = np.minimum(most, self.units)[self.row]
+        enough = np.minimum(self.length, (-(-self.units // np.maximum(most, 1)))[self.row])
+        self.upper: Positions = np.minimum(most[self.row] * enough, self.units[self.row])
+        late = self.begin >= self.due[self.row] if data.elastic else np.zeros(len(self.row), bool)
+        #: Columns of several slots with a moment, and whether its units get later with their slots.
+        self.wide: Positions = np.flatnonzero((late | linear) & (self.length > 1))
+        self.later: Positions = late[self.wide].astype(np.int64)
+
+    def _clocks(self) -> Positions:
+        """(F',) transfers that share a load (or a port, where ports count) share a time line."""
+        count, tails, heads = len(self.members), [], []
+        for group in (*self.groups, *(self.sides if self.has_ports else ())):
+            inverse = np.unique(group, return_inverse=True)[1]
+            tails.append(np.arange(len(self.members)))
+            heads.append(inverse + count)
+            count += int(inverse.max(initial=-1)) + 1
+        tail, head = np.concatenate(tails), np.concatenate(heads)
+        graph = scipy.sparse.coo_array((np.ones(len(tail)), (tail, head)), shape=(count, count))
+        found = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
+        return np.asarray(found[: len(self.members)], np.int64)
+
+    def _marks(self, keys: tuple[list[str], tuple[list[str], list[str]]]) -> list[Positions]:
+        """Where the slots of labels begin and end, on the time line of their load or port."""
+        base = self.base.tolist()
+        loads = {self.data.load_name(u): b for g in self.groups for u, b in zip(g.tolist(), base, strict=True)}
+        tables = [(keys[0], loads)]
+        for side, mine in zip(self.sides, keys[1], strict=True):
+            names = (self.data.machines[m] for m in side.tolist())
+            tables.append((mine, dict(zip(names, base, strict=True))))
+        found, last = [], int(self.stop.max(initial=0))
+        for texts, starts in tables:
+            for text in csv.reader(texts):
+                name, begin, end = _key(text)
+                if name not in starts or end > last:
+                    raise ProofError(f"a multiplier of {','.join(text)[:60]!r}, where nothing can be sent")
+                found += [starts[name] + begin, starts[name] + end]
+        return [np.array(found, np.int64)]
+
+    def _table(self, groups: Iterable[Positions]) -> _Table:
+        """Rows for each unit of some groups and each cell in which its transfers may be sent."""
+        cells, columns = max(len(self.edge), 1), np.arange(len(self.row))
+        key = np.concatenate([group[self.row] * cells + self.cell for group in groups])
+        found, at, row = np.unique(key, return_index=True, return_inverse=True)
+        column = np.tile(columns, len(key) // max(len(columns), 1))
+        at = column[at] if len(found) else at
+        return _Table(found, cells, found // cells, self.begin[at], self.length[at], row, column)
+
+    @cached_property
+    def loads(self) -> _Table:
+        """Loads by unit and cell."""
+        return self._table(self.groups)
+
+    @cached_property
+    def pieces(self) -> tuple[Positions, Positions, Positions]:
+        """Pieces of loads between levels: load, number of the piece, and how much it holds."""
+        table = self.loads
+        reach = np.bincount(table.row, self.most[table.column], len(table.unit)).astype(np.int64)
+        reach = np.minimum(self.data.load_most(table.unit), reach)
+        low, high = self.steps[:-1], self.steps[1:]
+        held = np.clip(reach[:, None], low, high) - low
+        load, piece = np.nonzero(held)
+        if len(load) > _MOST:
+            raise ValueError(f"{len(load)} levels of loads are more than {_MOST}")
+        return load, piece, held[load, piece] * table.length[load]
+
+    def program(self, *, levels: bool = True) -> ExactProgram:
+        """Sizes, ports (where they count), lateness, the largest load, and the levels from the highest down."""
+        data, table, rates, wide = self.data, self.loads, len(self.row), len(self.wide)
+        load, piece, held = self.pieces if levels else (np.zeros(0, np.int64),) * 3
+        moment, most = rates, rates + wide
+        level, count = most + 1, most + 1 + len(load)
+        ones = np.ones(rates, np.int64)
+        names = [data.names[k] for k in self.members.tolist()]
+        rows = {"size": _rows("size", "==", (self.row, np.arange(rates), ones), self.units, lambda: names)}
+        if wide:
+            slots = self.length[self.wide] - 1
+            k = np.arange(wide)
+            terms = np.concatenate([k, k]), np.concatenate([moment + k, self.wide]), np.concatenate([0 * k + 1, -slots])
+            texts = lambda: label_texts([[names[r] for r in self.row[self.wide].tolist()], self._slots(self.wide)])  # noqa: E731
+            rows["moment"] = _rows("moment", "<=", terms, np.zeros(wide, np.int64), texts)
+        for side, name in enumerate(("egress", "ingress")) if self.has_ports else ():
+            rows |= self._port_rows(side, name, moment)
+        texts, find = self._labels(table, data.load_name)
+        sums = table.row, table.column, np.ones(len(table.row), np.int64)
+        every = np.arange(len(table.unit))
+        terms = _joined(sums, (every, np.full(len(every), most), -table.length))
+        rows["largest_link"] = _rows("largest_link", "<=", terms, 0 * every, texts, find)
+        if levels:
+            terms = _joined(sums, (load, level + np.arange(len(load)), np.full(len(load), -1)))
+            rows["level_link"] = _rows("level_link", "==", terms, 0 * every, texts, find)
+        if levels and self.single:
+            above = np.flatnonzero(np.r_[False, load[1:] == load[:-1]]) if len(load) else load
+            k, one = np.arange(len(above)), np.ones(len(above), np.int64)
+            terms = _joined((k, level + above, one), (k, level + above - 1, -one))
+            order = lambda: self._level_texts(above - 1)  # noqa: E731
+            rows["level_order"] = _rows("level_order", "<=", terms, 0 * k, order)
+        upper: list[Whole] = [
+            self.upper,
+            _times(self.upper[self.wide], self.length[self.wide] - 1),
+            np.array([data.top]),
+            held,
+        ]
+        whole = np.full(count, data.whole)
+        whole[most] = data.whole or not self.single  # of fractions, the highest level that they reach
+        blocks = [
+            ColumnBlock("rate", 0, rates, self._rate_texts, self._rate_labels),
+            ColumnBlock("largest", most, 1, lambda: [""], lambda: [{}]),
+        ]
+        if wide:
+            blocks.append(ColumnBlock("moment", moment, wide, rows["moment"].texts))
+        if levels:
+            at = np.arange(len(load))
+            level_texts = lambda: self._level_texts(at)  # noqa: E731
+            blocks.append(ColumnBlock("level", level, len(load), level_texts, self._level_labels))
+        objectives = [Objective("largest", np.array([most]), np.array([1]), 0, _ONE)]
+        if data.elastic:
+            late = np.maximum(self.begin + 1 - self.due[self.row], 0)
+            value = np.concatenate([late, self.later])
+            objectives.insert(0, Objective("lateness", np.arange(most), value, 0, _ONE))
+        for number in range(len(self.steps) - 2, -1, -1) if levels else ():
+            mine = level + np.flatnonzero(piece == number)
+            objectives.append(Objective(self.stage(number), mine, np.ones(len(mine), np.int64), 0, _ONE))
+        bounds = np.concatenate(upper)
+        none = np.zeros(count, bool)
+        return ExactProgram(
+            blocks,
+            Bounds(Exact(np.zeros(count, np.int64)), none),
+            Bounds(Exact(bounds), none),
+            whole,
+            {name: block for name, block in rows.items() if block.count},
+            objectives,
         )
+
+    def stage(self, k: int) -> str:
+        """Name of the objective of a piece."""
+        low, high = int(self.steps[k]) + 1, int(self.steps[k + 1])
+        return f"level_{high}" if low == high else f"level_{low}..{high}"
+
+    def _port_rows(self, side: int, name: str, moment: int) -> dict[str, RowBlock]:
+        """What a port carries in a cell; of several slots also no more than it can early, and late, in them."""
+        table, limit = self._table([self.sides[side]]), self.data.capacity[side]
+        texts, find = self._labels(table, self.data.machines.__getitem__)
+        most = limit[table.unit] * table.length
+        terms = table.row, table.column, np.ones(len(table.row), np.int64)
+        rows = {name: _rows(name, "<=", terms, most, texts, find)}
+        if not len(self.wide) or self.single:
+            return rows
+        row = table.row[self.wide]
+        slots, columns = self.length[self.wide] - 1, moment + np.arange(len(self.wide))
+        sides = narrow([a * (b - 1) // 2 for a, b in zip(most.tolist(), table.length.tolist(), strict=True)])
+        ones = np.ones(len(row), np.int64)
+        late = row, columns, ones
+        rows[f"{name}_late"] = _rows(f"{name}_late", "<=", late, sides, texts, find)
+        early = _joined((row, self.wide, slots), (row, columns, -ones))
+        rows[f"{name}_early"] = _rows(f"{name}_early", "<=", early, sides, texts, find)
+        return rows
+
+    def _slots(self, columns: Positions | None = None) -> list[str]:
+        at = slice(None) if columns is None else columns
+        return _run_texts(self.begin[at], self.length[at])
+
+    def _labels(
+        self, table: _Table, name: Callable[[int], str]
+    ) -> tuple[Callable[[], list[str]], Callable[[Sequence[str]], tuple[Positions, Positions]]]:
+        """Labels of the rows of a table, and the rows that labels of runs stand for; ``name``: of a unit."""
+
+        @cache
+        def names() -> dict[str, int]:
+            return {name(unit): unit for unit in np.unique(table.unit).tolist()}
+
+        def texts() -> list[str]:
+            of = {unit: text for text, unit in names().items()}
+            return label_texts([[of[u] for u in table.unit.tolist()], _run_texts(table.begin, table.length)])
+
+        def find(labels: Sequence[str]) -> tuple[Positions, Positions]:
+            read, units = [_key(text) for text in csv.reader(labels)], names()
+            if odd := [text for text, _, _ in read if text not in units]:
+                raise ProofError(f"a multiplier of {odd[0][:60]!r}, where nothing can be sent")
+            span = int(table.begin.max(initial=0)) + int(table.length.max(initial=0)) + 2
+            at = table.unit * span + table.begin
+            unit = np.array([units[text] for text, _, _ in read], np.int64) * span
+            low, high = (
+                np.searchsorted(at, unit + np.array([min(key[k], span - 1) for key in read], np.int64)) for k in (1, 2)
+            )
+            size = np.maximum(high - low, 0)
+            key = np.repeat(np.arange(len(read)), size)
+            return np.arange(len(key)) - np.repeat(np.cumsum(size) - size - low, size), key
+
+        return texts, find
+
+    def _rate_texts(self) -> list[str]:
+        names = [self.data.names[f] for f in self.members[self.row].tolist()]
+        return label_texts([names, self._slots()])
+
+    def _rate_labels(self) -> list[dict[str, Any]]:
+        data, found = self.data, []
+        for k, slot in zip(self.row.tolist(), self.begin.tolist(), strict=True):
+            f = int(self.members[k])
+            sender, receiver = (data.machines[int(port[f])] for port in data.ports)
+            found.append(
+                {
+                    "transfer": data.names[f],
+                    "slot": slot,
+                    "time": data.seconds(slot),
+                    "job": data.jobs[f],
+                    "sender": sender,
+                    "receiver": receiver,
+                    "link": f"{sender}>{receiver}",
+                }
+            )
+        return found
+
+    def _level_texts(self, at: Positions) -> list[str]:
+        load, piece = self.pieces[0][at], self.pieces[1][at]
+        slots = _run_texts(self.loads.begin[load], self.loads.length[load])
+        steps = [f"{a + 1}" if b == a + 1 else f"{a + 1}..{b}" for a, b in pairwise(self.steps.tolist())]
+        names = [self.data.load_name(u) for u in self.loads.unit[load].tolist()]
+        return label_texts([names, slots, [steps[k] for k in piece.tolist()]])
+
+    def _level_labels(self) -> list[dict[str, Any]]:
+        (load, piece, _), table = self.pieces, self.loads
+        return [
+            {**self.data.load_labels(int(table.unit[k])), "slot": int(table.begin[k])}
+            | {"time": self.data.seconds(int(table.begin[k])), "step": int(self.steps[p + 1])}
+            for k, p in zip(load.tolist(), piece.tolist(), strict=True)
+        ]
+
+    def values(self, runs: _Runs) -> Exact:
+        """Values of all columns at the runs of the part's transfers, which lie in their windows."""
+        table, rates = self.loads, len(self.row)
+        exact = np.issubdtype(runs.rate.dtype, np.integer)
+        kind: Any = np.int64 if exact else np.float64
+        base = self.base[runs.transfer]
+        run, cell, low, high = self._cut(runs.begin + base, runs.end + base)
+        column = self.offset[runs.transfer[run]] + cell - self.first[runs.transfer[run]]
+        rate = np.zeros(rates, kind)
+        np.add.at(rate, column, runs.rate[run] * (high - low))
+        each = _times(low + high - 1 - 2 * self.edge[cell], high - low) // 2
+        each = _times(runs.rate[run], each) if exact else runs.rate[run] * each.astype(np.float64)
+        moments = np.zeros(rates, each.dtype)
+        np.add.at(moments, column, each)
+        load, _, _ = self.pieces
+        begin = np.searchsorted(load, np.arange(len(table.unit)))
+        level, highest = np.zeros(len(load), kind), 0
+        for group in self.groups:
+            unit, start, stop, height = runs.piled(group[runs.transfer], base)
+            at, cell, low, high = self._cut(start, stop)
+            row = np.searchsorted(table.key, unit[at] * table.cells + cell)
+            highest = max(highest, height.max(initial=0).item())
+            for k, (a, b) in enumerate(pairwise(self.steps.tolist())):
+                held = np.clip(height[at] - a, 0, b - a)
+                some = np.flatnonzero(held)
+                np.add.at(level, begin[row[some]] + k, held[some] * (high - low)[some])
+        highest = highest if self.single else int(np.ceil(highest - _NEAR))
+        found = np.concatenate([rate, moments[self.wide], np.array([highest], kind), level])
+        return Exact(found) if exact else Exact.of_floats(found)
+
+    def _cut(self, begin: Positions, end: Positions) -> tuple[Positions, Positions, Positions, Positions]:
+        """Cut slots on the time lines at the edges of cells: which, cell, first slot and end of every cut."""
+        first = np.searchsorted(self.edge, begin, side="right") - 1
+        size = np.searchsorted(self.edge, end) - first
+        which = np.repeat(np.arange(len(begin)), size)
+        cell = np.arange(len(which)) - np.repeat(np.cumsum(size) - size - first, size)
+        return which, cell, np.maximum(begin[which], self.edge[cell]), np.minimum(end[which], self.edge[cell + 1])
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Rows by unit and cell: keys ``unit * cells + cell``, unit, first slot, slots; and the row of each column."""
+
+    key: Positions
+    cells: int
+    unit: Positions
+    begin: Positions
+    length: Positions
+    row: Positions
+    column: Positions
+
+
+def _run_texts(begin: Positions, length: Positions) -> list[str]:
+    return [f"{a}" if n == 1 else f"{a}..{a + n - 1}" for a, n in zip(begin.tolist(), length.tolist(), strict=True)]
+
+
+def _joined(*terms: tuple[Positions, Positions, Positions]) -> tuple[Positions, Positions, Positions]:
+    row, column, value = (np.concatenate(each) for each in zip(*terms, strict=True))
+    return row, column, value
+
+
+def _rows(
+    name: str,
+    relation: str,
+    terms: tuple[Positions, Positions, Positions],
+    side: Whole,
+    texts: Callable[[], list[str]],
+    find: Callable[[Sequence[str]], tuple[Positions, Positions]] | None = None,
+) -> RowBlock:
+    return RowBlock(name, len(side), relation, *terms, side, _ONE, texts, find)
+
+
+def restate_jit(instance: JitInstance, options: Mapping[str, Any]) -> ExactProgram:
+    """``rate`` by transfer and slot, ``largest``, and with P2 ``level`` by load, slot and step."""
+    data = _Data(instance, options)
+    part = _Part(data, np.arange(len(data.names)), range(data.top + 1))
+    return part.program(levels=data.program == "P2")
+
+
+# ---- answers
+
+
+def _read(data: _Data, answer: Answer) -> _Runs:
+    """The runs of an answer, in the order of transfers and slots."""
+    table = [(data.place[name], *run) for name, runs in answer.schedule.items() for run in runs]
+    if any(len(run) != 4 or not isinstance(run[1], int) or not isinstance(run[2], int) for run in table):
+        raise ValueError("a run is its first slot, its end, and the units in each slot")
+    rate = [run[3] for run in table]
+    numbers = np.array([run[:3] for run in table], np.int64).reshape(-1, 3)
+    whole = all(isinstance(r, int) for r in rate)
+    return _Runs(numbers[:, 0], numbers[:, 1], numbers[:, 2], np.array(rate, np.int64 if whole else np.float64))
+
+
+def _basis(data: _Data, answer: Answer, runs: _Runs) -> list[Check]:
+    """Whether the runs are of the planned transfers, in their windows, on the grid of the instance."""
+    f = runs.transfer
+    missing = ", ".join([name for name in data.names if name not in answer.schedule][:3])
+    outside = (runs.begin < data.start[f]) | (runs.end > data.stop[f]) | (runs.begin >= runs.end)
+    where = data.names[int(f[np.argmax(outside)])] if outside.any() else ""
+    grid = data.instance.slot_s, data.instance.unit_mb, data.origin
+    checks = [
+        Check("the planned transfers are the stated share of every job", not missing, detail=missing),
+        Check("transfers are sent in their windows", not outside.any(), int(outside.sum()), where),
+        Check("slots and units are those of the instance", (answer.slot_s, answer.unit_mb, answer.origin_slot) == grid),
+    ]
+    if not outside.any():
+        late, near = runs.lateness(data.due), 0.0 if np.issubdtype(runs.rate.dtype, np.integer) else _NEAR
+        checks.append(Check("lateness", agrees(answer.lateness_unit_slots, late, near), float(late)))
+    return checks
+
+
+def _facts(data: _Data, answer: Answer, runs: _Runs) -> list[Check]:
+    """Whether the runs are a schedule of the planned transfers."""
+    f, whole = runs.transfer, np.issubdtype(runs.rate.dtype, np.integer)
+    near = 0.0 if whole else _NEAR
+    checks = [
+        *_basis(data, answer, runs),
+        Check("rates are positive", bool((runs.rate > 0).all() and np.isfinite(runs.rate).all())),
+        Check("rates are units", bool(whole or not data.whole)),
+    ]
+    if not all(check.ok for check in checks):
+        return checks
+    sent = np.zeros(len(data.names), runs.rate.dtype)
+    np.add.at(sent, f, runs.rate * (runs.end - runs.begin))
+    off = np.abs(sent - data.units)
+    checks.append(
+        Check("every transfer is sent whole", bool((off <= near * (1 + data.units)).all()), float(off.max(initial=0)))
+    )
+    for name, port, limit in zip(("egress", "ingress"), data.ports, data.capacity, strict=True):
+        unit, _, _, load = runs.piled(port[f])
+        over = load - limit[unit]
+        fits = bool((over <= near * (1 + limit[unit])).all())
+        checks.append(Check(f"{name} stays within the ports", fits, max(0.0, float(over.max(initial=0)))))
+    overlap = runs.piled(f)
+    twice = bool((overlap[3] > data.most[overlap[0]] * (1 + near)).any())
+    checks.append(Check("no transfer is sent faster than its ports", not twice))
+    return checks
+
+
+class _Loads:
+    """Positive loads of a schedule and their numbers of slots."""
+
+    def __init__(self, groups: Iterable[Positions], runs: _Runs) -> None:
+        found = [runs.piled(group[runs.transfer]) for group in groups]
+        self.load = np.concatenate([height for *_, height in found])
+        self.slots = np.concatenate([end - begin for _, begin, end, _ in found])
+        self.largest = Fraction(self.load.max(initial=0).item())
+        self.top = int(np.ceil(float(self.largest) - _NEAR))
+
+    def counts(self) -> dict[str, Fraction]:
+        """By level, how many loads reach it (of fractions, the sum of their parts in it)."""
+        if not np.issubdtype(self.load.dtype, np.integer):
+            parts = ((np.clip(self.load - (s - 1), 0, 1) * self.slots).sum() for s in range(self.top, 0, -1))
+            return {f"level_{self.top - k}": Fraction(part.item()) for k, part in enumerate(parts)}
+        met = np.zeros(self.top + 1, np.int64)
+        np.add.at(met, self.load, self.slots)
+        counts = np.cumsum(met[::-1])[:-1].tolist()
+        return {f"level_{self.top - k}": Fraction(n) for k, n in enumerate(counts)}
+
+    def steps(self, top: int, named: Iterable[int] = ()) -> list[int]:
+        """Levels that loads reach, and those of some names, each apart from the others."""
+        levels = np.unique(np.ceil(self.load - _NEAR)).astype(np.int64).tolist()
+        cuts = {0, top, *(k - d for k in (*levels, *named) for d in (0, 1))}
+        return sorted(k for k in cuts if 0 <= k <= top)
+
+    def weight(self, count: int) -> Fraction:
+        """The sum of ``count ** load`` over all loads; an empty one weighs 1 (P3 and P4)."""
+        table = zip(np.rint(self.load).astype(np.int64).tolist(), self.slots.tolist(), strict=True)
+        return Fraction(count + sum(slots * (count**load - 1) for load, slots in table))
+
+
+def _figures(data: _Data, runs: _Runs, loads: _Loads) -> dict[str, float | int | Fraction | str]:
+    """The metrics that a schedule and its windows determine."""
+    real = float(np.sum(data.size_mb))
+    planned = float(data.units.sum()) * data.instance.unit_mb
+    counts = [(int(loads.slots[loads.load >= s - _NEAR].sum()), s) for s in range(loads.top, max(loads.top - 4, 0), -1)]
+    return {
+        "largest_load": loads.largest,
+        "loads_by_level": ", ".join(f"{count} at {s}" for count, s in counts) or "none",
+        "planned_transfers": len(data.names),
+        "background_transfers": data.count - len(data.names),
+        "lateness_unit_slots": runs.lateness(data.due),
+        "windows_widened_by_grid": data.widened,
+        "planned_over_real_bytes": planned / real if real else 1.0,
+    }
+
+
+# ---- proofs
+
+
+def _keys(document: Mapping[str, Any]) -> tuple[tuple[list[str], tuple[list[str], list[str]]], bool]:
+    """Labels of loads and of the ports of each side that have multipliers; whether some rise or fall in their runs."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for leaf in (leaf for leaves in (*document["stages"].values(), document["empty"]) for leaf in leaves):
+        for name, given in leaf.get("rows", {}).items():
+            found[name] |= dict.fromkeys(given.get("at", {}))
+    loads = {text: None for name in _OF_LOADS for text in found[name]}
+    out, into = ({text: None for name in names for text in found[name]} for names in _OF_PORTS)
+    linear = any(found[name] for names in _OF_PORTS for name in names[1:])
+    return (list(loads), (list(out), list(into))), linear
+
+
+def _members(data: _Data, part: PartProof) -> Positions:
+    members = np.array(sorted(data.place[name] for name in part.transfers), np.int64)
+    if len(np.unique(members)) < len(members):
+        raise ProofError("a part names a transfer twice")
+    return members
+
+
+def _prove(data: _Data, part: PartProof, members: Positions, runs: _Runs, budget: Budget) -> Verdict:
+    """Judge the schedule of a part, with the ports to itself."""
+    document = part.model_dump(exclude={"transfers", "quoted"})
+    mine = runs.of(members)
+    named = [int(name[6:]) for name in part.stages if name.startswith("level_") and name[6:].isdigit()]
+    loads = _Loads([group[members] for group in data.groups], mine)
+    keys, linear = _keys(document)
+    stated = _Part(data, members, loads.steps(data.top, named), keys, linear=linear)
+    program = stated.program()
+    proof = from_document(document, program)
+    return judge(
+        program, stated.values(mine), replace(proof, stages=_completed(program, proof.stages, data)), "optimal", budget
+    )
+
+
+def _completed(
+    program: ExactProgram, stages: Mapping[str, tuple[Leaf, ...]], data: _Data
+) -> dict[str, tuple[Leaf, ...]]:
+    """What a proof leaves out: nothing is late, a level as low as those above allow, the sum of all loads."""
+    moment = ("moment",) if "moment" in program.rows else ()
+    found = {
+        name: tuple(replace(leaf, complete=tuple({*leaf.complete, *moment})) for leaf in leaves)
+        for name, leaves in stages.items()
+    }
+    names = [each.name for each in program.objectives]
+    for name in names:
+        found.setdefault(name, (Leaf(complete=moment, with_earlier=True),))
+    last = names[-1]
+    if last.startswith("level") and last not in stages:
+        sizes, links = program.rows.get("size"), program.rows.get("level_link")
+        if sizes is not None and links is not None:
+            whole = Exact(np.full(sizes.count, len(data.groups))), Exact(np.full(links.count, -1))
+            above = {name: Fraction(-1) for name in names[:-1] if name.startswith("level")}
+            found[last] = (Leaf({"size": whole[0], "level_link": whole[1]}, above, complete=moment),)
+    return found
+
+
+def _judge(claimed: Claimed) -> Finding:
+    data, document = _Data(claimed.instance, claimed.document.options), claimed.document
+    if claimed.answer is None:
+        return _no_answer(claimed, data)
+    runs = _read(data, claimed.answer)
+    checks = _facts(data, claimed.answer, runs)
+    if not all(check.ok for check in checks):
+        return Finding("feasible", tuple(checks))
+    loads, whole = _Loads(data.groups, runs), data.whole
+    stages = {"lateness": runs.lateness(data.due), **loads.counts()}
+    figures, tolerance = _figures(data, runs, loads), 0.0 if whole else _NEAR
+    rest: dict[str, Any] = {
+        "stages": stages,
+        "metrics": figures,
+        "unjudged": _UNJUDGED,
+        "words": {"route"},
+        "tolerance": tolerance,
+    }
+    if data.program in ("P3", "P4"):
+        weight = loads.weight(_load_count(data))
+        bound = weight if document.bound is None else rational(document.bound)
+        near = abs(weight - bound) <= weight / 10**6
+        checks.append(Check("sum of weights meets the solver's bound", near, detail=f"{weight}", how="quoted"))
+        return Finding("feasible", tuple(checks), weight, bound, **rest)
+    optimal, late, least = True, Fraction(0), Fraction(int(whole and loads.top > 0))
+    shown, left = least, np.ones(len(data.names), bool)
+    for number, part in enumerate(claimed.proof.parts):
+        members = _members(data, part)
+        where = f"part {number + 1}: " if len(claimed.proof.parts) > 1 else ""
+        others = np.setdiff1d(np.arange(len(data.names)), members)
+        optimal = optimal and not any(np.isin(g[members], g[others]).any() for g in data.groups)
+        if not left[members].all() or claimed.budget.spent:
+            once = Check(f"{where}names transfers of no other part", False)
+            checks.append(claimed.budget.quoted(f"{where}objectives") if left[members].all() else once)
+            optimal = False
+            continue
+        left[members] = False
+        verdict = _prove(data, part, members, runs, claimed.budget)
+        checks += [replace(check, name=where + check.name) for check in verdict.certificate.checks]
+        if verdict.late:
+            checks.append(claimed.budget.quoted(f"{where}objectives"))
+        elif verdict.claim != "optimal" and part.quoted:
+            checks.append(Check(f"{where}the integer program's word", True, detail=_open(verdict), how="quoted"))
+        optimal = optimal and verdict.claim == "optimal"
+        bounds = {stage.name: stage.bound for stage in verdict.stages}
+        late += bounds.get("lateness") or 0
+        shown = max(shown, bounds["largest"] or Fraction(0))
+    optimal = optimal and not left.any()
+    if data.elastic and abs(late - stages["lateness"]) > Fraction(tolerance) * (1 + late):
+        shown = least
+    claim: Claim = "optimal" if optimal else "bounded" if shown > least else "feasible"
+    return Finding(claim, tuple(checks), loads.largest, loads.largest if optimal else shown, **rest)
+
+
+def _open(verdict: Verdict) -> str:
+    return "; ".join(f"{stage.name}: {stage.reason}" for stage in verdict.stages if not stage.proven)[:200]
+
+
+def _load_count(data: _Data) -> int:
+    """How many loads there are: units and slots in which some planned transfer may be sent."""
+    every = _Runs(np.arange(len(data.names)), data.start, data.stop, np.ones(len(data.names), np.int64))
+    return sum(int((end - begin).sum()) for _, begin, end, _ in (every.piled(group) for group in data.groups))
+
+
+def certify_schedule(instance: JitInstance, options: Mapping[str, Any], answer: Mapping[str, Any]) -> Certificate:
+    """Whether a schedule, as a solution file states it, is one; nothing is claimed of its loads."""
+    data, read = _Data(instance, JitOptions(**options).model_dump()), Answer(**answer)
+    return Certificate("feasible", data.whole, tuple(_facts(data, read, _read(data, read))))
+
+
+def _no_answer(claimed: Claimed, data: _Data) -> Finding:
+    """Judge that there is no schedule: shown by multipliers of some transfers, or quoted."""
+    name, status = "there is no schedule", claimed.document.status
+    if status != "infeasible":
+        return Finding("feasible", (Check("there is an answer", False, detail=status),))
+    if data.elastic and (data.firm >= NEVER).all():
+        return Finding("feasible", (Check(name, False, detail="no end is firm: what is late may be later"),))
+    for part in claimed.proof.parts:
+        document = part.model_dump(exclude={"transfers", "quoted"})
+        keys, linear = _keys(document)
+        program = _Part(data, _members(data, part), [0, data.top], keys, linear=linear).program()
+        verdict = judge(program, None, from_document(document, program), "infeasible", claimed.budget)
+        return Finding(verdict.claim if verdict.certificate.exact else "feasible", verdict.certificate.checks)
+    return Finding("feasible", (Check(name, True, detail="the solver's word", how="quoted"),))
+
+
+def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """The answer of a changed model: rates are those of the values."""
+    data = _Data(claimed.instance, claimed.document.options)
+    runs = _read(data, claimed.answer)
+    checks = _basis(data, claimed.answer, runs)
+    if not all(check.ok for check in checks):
+        return Finding("feasible", tuple(checks))
+    rates: dict[str, Fraction] = defaultdict(Fraction)
+    table = (runs.transfer.tolist(), runs.begin.tolist(), runs.end.tolist(), runs.rate.tolist())
+    for f, begin, end, rate in zip(*table, strict=True):
+        for slot in range(begin, end):
+            rates[label_text((data.names[f], slot))] += rational(rate)
+    near = 0.0 if np.issubdtype(runs.rate.dtype, np.integer) else _NEAR
+    checks.append(same_values({"rate": rates}, values, near))
+    figures = _figures(data, runs, _Loads(data.groups, runs))
+    return Finding("feasible", tuple(checks), metrics=figures, unjudged=_UNJUDGED, words={"route"})
+
+
+VERIFIER = Verifier(
+    "jit-bandwidth",
+    Answer,
+    JitProof,
+    _judge,
+    options=JitOptions,
+    restated=restate_jit,
+    main="largest",
+    needed=frozenset({"size", "level_link", "level_order", "largest_link"}),
+    figures=_changed_figures,
+)

@@ -3,17 +3,60 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from graphlib import TopologicalSorter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.jit import JitInstance, Job
-from flowlex.validation.restated.jit import NEAR, JitColumns
+
+NEAR = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class JitColumns:
+    """Transfers (F) in the order of jobs, and machines (M) in the order of the document."""
+
+    names: tuple[str, ...]  # ``job/transfer``
+    job: NDArray[np.int64]
+    sender: NDArray[np.int64]
+    receiver: NDArray[np.int64]
+    size_mb: NDArray[np.float64]
+    size_units: NDArray[np.int64]
+    # (M,) units a slot
+    out_units: NDArray[np.int64]
+    in_units: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, instance: JitInstance) -> JitColumns:
+        """Read an instance."""
+        number = {machine.name: m for m, machine in enumerate(instance.machines)}
+        each = [(j, job.name, transfer) for j, job in enumerate(instance.jobs) for transfer in job.transfers]
+        size = np.array([transfer.size_mb for _, _, transfer in each], np.float64)
+
+        def capacity(mbps: Iterable[float]) -> NDArray[np.int64]:
+            units = np.array(list(mbps), np.float64) * instance.slot_s / 8 / instance.unit_mb
+            return np.floor(units + NEAR * units).astype(np.int64)
+
+        def numbers(values: Iterable[int]) -> NDArray[np.int64]:
+            return np.array(list(values), np.int64)
+
+        return cls(
+            tuple(f"{job}/{transfer.name}" for _, job, transfer in each),
+            numbers(j for j, _, _ in each),
+            numbers(number[transfer.sender] for _, _, transfer in each),
+            numbers(number[transfer.receiver] for _, _, transfer in each),
+            size,
+            np.ceil(size / instance.unit_mb * (1 - NEAR)).astype(np.int64),
+            capacity(machine.out_mbps for machine in instance.machines),
+            capacity(machine.in_mbps for machine in instance.machines),
+        )
+
 
 #: A quotient this near to an integer counts as one.
 _WHOLE = Fraction(1, 10**9)
@@ -100,9 +143,10 @@ def _latest_and_ready(instance: JitInstance, rule: str) -> tuple[list[float], li
         graph = _precedence(job)
         for transfer in job.transfers:
             fed[transfer.feeds].append(transfer)
-        turn: dict[str, int] = {}  # pass of the paper's algorithm in which the transfers of a computation are taken
-        for name in TopologicalSorter(graph).static_order():
-            turn[name] = max((turn[b] + bool(fed[b]) for b in graph[name]), default=0) if rule == "paper" else 0
+        order = list(TopologicalSorter(graph).static_order())
+        turn = dict.fromkeys(order, 0)  # pass of the paper's algorithm that takes the transfers of a computation
+        for name in order if rule == "paper" else ():
+            turn[name] = max((turn[b] + bool(fed[b]) for b in graph[name]), default=0)
         for transfer in job.transfers:
             number[transfer.sender, 0, turn[transfer.feeds]] += 1
             number[transfer.receiver, 1, turn[transfer.feeds]] += 1
@@ -111,7 +155,7 @@ def _latest_and_ready(instance: JitInstance, rule: str) -> tuple[list[float], li
         ended: dict[str, float] = {}
         due: dict[str, float] = {}
         ready = {transfer.name: transfer.ready_s for transfer in job.transfers}
-        for name in TopologicalSorter(graph).static_order():
+        for name in order:
             paper = rule != "critical"
             before = max((done[b] for b in graph[name]), default=-np.inf if paper else 0.0)
             starts = before
@@ -170,22 +214,3 @@ def _sorted(job: Job) -> Iterator[str]:
             left[follower] -= 1
             if not left[follower]:
                 ready.append(follower)
-
-
-def overloaded(instance: JitInstance, rule: str, windows: str) -> str:
-    """A port and slots whose transfers exceed its capacity, so that no schedule exists; empty if none is found."""
-    w = transfer_windows(instance, rule)
-    arrays = w.columns
-    stop = w.stop if windows == "strict" else w.firm
-    sides = (("out of", arrays.sender, arrays.out_units), ("into", arrays.receiver, arrays.in_units))
-    for side, port, limit in sides:
-        for number in np.unique(port).tolist():
-            own = np.flatnonzero((port == number) & (stop < NEVER))
-            own = own[np.argsort(stop[own], kind="stable")]
-            for first in np.unique(w.start[own]).tolist():
-                held = np.cumsum(np.where(w.start[own] >= first, w.units[own], 0))
-                over = np.flatnonzero(held > (stop[own] - first) * int(limit[number]))
-                if len(over):
-                    k, name = int(over[0]), instance.machines[number].name
-                    return f"{held[k]} units {side} {name!r} in slots {first}..{stop[own[k]] - 1}"
-    return ""

@@ -13,9 +13,9 @@ from flowlex.instances.generators.jit import jit_random
 from flowlex.instances.jit import JitInstance
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.model_base import ModelError
-from tests.models.jit.changes_oracle import Plain, plain_program
+from tests.models.jit.changes_oracle import Plain
 
-__all__ = ["LOADS", "changed_at_random", "model_of", "spread"]
+__all__ = ["LOADS", "changed_at_random", "model_of"]
 
 LOADS = ("pair", "port", "sender", "receiver")
 
@@ -139,32 +139,3 @@ def changed_at_random(model: JitBandwidth, plain: Plain, rng: np.random.Generato
         change = kinds[int(rng.integers(len(kinds)))]
         model = change(model, plain, rng) or model
     return relaxed(model, plain, rng) if rng.random() < 0.15 else model
-
-
-def spread(seed: int) -> tuple[JitBandwidth, Plain]:
-    """Transfers among many machines, with rules on some of them, so that the fast method solves the others."""
-    rng = np.random.default_rng(seed)
-    instance = jit_random(seed=seed, machines=8, jobs=4, transfers=2, slots=3, capacity=2, largest=3)
-    load, windows = ("pair", "pair", "sender")[int(rng.integers(3))], ("elastic", "strict")[int(rng.integers(2))]
-    model = JitBandwidth(instance, share=1.0, load=load, windows=windows)
-    plain, rate = plain_program(instance, load, windows), model.variables["rate"]
-    for k in range(int(rng.integers(1, 3))):
-        transfer = str(rng.choice(rate.labels.levels["transfer"]))
-        where = {"transfer": transfer} if rng.random() < 0.5 else {"transfer": transfer, "slot": [0, 1]}
-        chosen = plain.chosen(
-            "rate",
-            lambda labels, t=transfer, w=where: labels["transfer"] == t and labels["slot"] in w.get("slot", range(99)),
-        )
-        if not chosen:
-            continue
-        kind, side = int(rng.integers(3)), int(rng.integers(0, 2))
-        if kind == 0:
-            for column in chosen:
-                plain.columns[column][3] = float(side)
-            model = model.with_bounds(rate.sel(**where), upper=side)
-            continue
-        low, high = (-math.inf, side) if kind == 1 else (side, math.inf)
-        terms = rate.sel(**where).sum() if kind == 1 else rate.sel(**where).sum(by="transfer")
-        plain.rows.append((f"own{k}", "", dict.fromkeys(chosen, 1.0), low, high))
-        model = model.with_constraint(f"own{k}", terms <= side if kind == 1 else terms >= side)
-    return model, plain

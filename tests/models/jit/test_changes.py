@@ -16,7 +16,7 @@ from flowlex.models.model_base import ModelError
 from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 from tests.models.jit.changes_oracle import plain_program
-from tests.models.jit.random_changes import LOADS, changed_at_random, model_of, spread
+from tests.models.jit.random_changes import LOADS, changed_at_random, model_of
 
 
 def hand(*sizes: float, due: float = 4.0, rate: float = 2.0) -> JitInstance:
@@ -152,37 +152,6 @@ def test_random_changes_against_a_plain_program(block: int) -> None:
         check(seed)
 
 
-@pytest.mark.parametrize("block", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, 4))])
-def test_transfers_that_no_rule_concerns_are_left_to_the_quick_method(block: int) -> None:
-    split = 0
-    for seed in range(30 * block, 30 * block + 30):
-        try:
-            model, plain = spread(seed)
-        except ModelError:
-            continue
-        if not model.as_stated:
-            continue
-        solution, wanted = model.solve(), plain.solve()
-        assert (solution.status == "infeasible") == (wanted is None)
-        if wanted is None:
-            continue
-        assert stage_values(solution) == pytest.approx(wanted, abs=1e-5)
-        document = json.loads(json.dumps(solution.to_dict()))
-        again = verify(document, model.instance)
-        assert again.ok and again.claim == "optimal", str(again)
-        if "rules" not in document["proof"]:
-            continue
-        split += 1
-        assert "quick method" in model.method
-        worse = json.loads(json.dumps(document))
-        worse["changes"]["changes"] = [{"change": "drop", "name": "egress"}]
-        assert not verify(worse, model.instance).ok
-        if document["proof"]["rules"]["stages"]:
-            del document["proof"]["rules"]
-            assert not verify(document, model.instance).ok
-    assert split > 5
-
-
 def ruled() -> tuple[JitBandwidth, dict[str, Any]]:
     """Transfers of 4 and 3 units due at 4 s under a rule and a cost, and the document of the answer."""
     model = JitBandwidth(hand(4.0, 3.0, rate=4.0), share=1.0)
@@ -240,11 +209,11 @@ def test_a_change_left_out_is_refused(kept: int) -> None:
 def test_forged_multipliers_prove_nothing(stage: str) -> None:
     model, document = ruled()
     for leaf in document["proof"]["stages"][stage]:
-        for rows in leaf["rows"].values():
-            for label in rows:
-                rows[label] = 7
+        for rows in leaf.get("rows", {}).values():
+            for label in rows.get("at", {}):
+                rows["at"][label] = 7
     forged = verify(document, model.instance)
-    untouched = not any(leaf["rows"] for leaf in document["proof"]["stages"][stage])
+    untouched = not any(leaf.get("rows") for leaf in document["proof"]["stages"][stage])
     assert untouched or not forged.ok
 
 
@@ -279,7 +248,6 @@ def test_a_change_that_cannot_be_made_is_refused_by_name(change: Any, message: s
     [
         ({"program": "P3"}, "takes no changes"),
         ({"program": "P4"}, "takes no changes"),
-        ({"tie_break": True}, "tie_break"),
     ],
 )
 def test_options_that_take_no_changes_say_so(options: Any, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -83,19 +84,30 @@ def test_slots_as_short_as_one_likes(seed: int) -> None:
     assert blocks[2] < 3 * blocks[0]
 
 
-def prices(document: dict[str, Any]) -> list[list[Any]]:
-    return [row for p in document["proof"]["parts"] for v in p["levels"] if v["level"] == -1 for row in v["ports"]]
+def leaf(document: dict[str, Any]) -> dict[str, Any]:
+    """The multipliers of lateness in the part that has most."""
+    parts = [
+        part["stages"]["lateness"][0]["rows"] for part in document["proof"]["parts"] if "lateness" in part["stages"]
+    ]
+    return max(parts, key=lambda rows: sum(len(each["at"]) for each in rows.values()))
 
 
-def tilted(document: dict[str, Any]) -> list[Any]:
-    return next(row for row in prices(document) if len(row) == 6)
+def sloped(document: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Multipliers that rise or fall in their runs, and the label of the first."""
+    name = next(name for name in leaf(document) if name.endswith(("_early", "_late")))
+    return leaf(document)[name]["at"], next(iter(leaf(document)[name]["at"]))
 
 
-def transfer_prices(document: dict[str, Any], by: int) -> None:
-    for part in document["proof"]["parts"]:
-        for level in part["levels"]:
-            if level["level"] == -1:
-                level["transfers"] = [price + by for price in level["transfers"]]
+def touched(document: dict[str, Any], change: Callable[[Any], Any]) -> None:
+    at, label = sloped(document)
+    at[label] = change(Fraction(at[label]))
+
+
+def renamed(document: dict[str, Any], change: Callable[[int, int], str]) -> None:
+    at, label = sloped(document)
+    name, _, slots = label.partition(",")
+    first, _, last = slots.partition("..")
+    at[f"{name},{change(int(first), int(last or first))}"] = at.pop(label)
 
 
 def moved(document: dict[str, Any], by: int) -> None:
@@ -105,24 +117,20 @@ def moved(document: dict[str, Any], by: int) -> None:
 
 
 FAULTS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "a dearer end": lambda d: tilted(d).__setitem__(5, tilted(d)[5] + 10**4),
-    "a cheaper begin": lambda d: tilted(d).__setitem__(4, 0),
-    "no slope": lambda d: [row.pop() for row in prices(d) if len(row) == 6],
-    "no prices of ports": lambda d: [row.__setitem__(slice(4, None), [0]) for row in prices(d)],
-    "a run longer": lambda d: tilted(d).__setitem__(3, tilted(d)[3] + 500),
-    "a run that ends at its begin": lambda d: tilted(d).__setitem__(3, tilted(d)[2]),
-    "runs that overlap": lambda d: [row.__setitem__(2, row[2] - 1) for row in prices(d) if len(row) == 6],
-    "half a price": lambda d: tilted(d).__setitem__(5, 0.5),
-    "one number too many": lambda d: tilted(d).append(1),
-    "prices beyond 64 bits": lambda d: tilted(d).__setitem__(5, 1 << 62),
-    "a slot that is not there": lambda d: tilted(d).__setitem__(3, 1 << 60),
-    "transfers too dear": lambda d: transfer_prices(d, 10**4),
-    "transfers too cheap": lambda d: transfer_prices(d, -(10**4)),
+    "steeper": lambda d: touched(d, lambda y: int(y) - 10**4),
+    "rising instead of falling": lambda d: touched(d, lambda y: str(-y)),
+    "no slope": lambda d: touched(d, lambda y: 0),
+    "no multipliers of ports": lambda d: [leaf(d).pop(name) for name in list(leaf(d)) if name != "size"],
+    "a run longer": lambda d: renamed(d, lambda a, b: f"{a}..{b + 500}"),
+    "a run that ends before its begin": lambda d: renamed(d, lambda a, b: f"{b + 1}..{a}"),
+    "a run that overlaps": lambda d: sloped(d)[0].update({sloped(d)[1].partition("..")[0]: -1}),
+    "numbers beyond 64 bits": lambda d: touched(d, lambda y: -(1 << 62)),
+    "no number": lambda d: touched(d, lambda y: "NaN"),
+    "a slot that is not there": lambda d: renamed(d, lambda a, b: f"{a}..{1 << 60}"),
+    "transfers too dear": lambda d: leaf(d).update(size={"default": 10**4}),
     "sent later": lambda d: moved(d, 10),
     "less late than it is": lambda d: d["answer"].update(lateness_unit_slots=d["answer"]["lateness_unit_slots"] - 1),
-    "lateness without a proof": lambda d: [
-        p.update(levels=[v for v in p["levels"] if v["level"] != -1]) for p in d["proof"]["parts"]
-    ],
+    "lateness without a proof": lambda d: [p["stages"].pop("lateness") for p in d["proof"]["parts"]],
 }
 
 
@@ -130,7 +138,7 @@ FAULTS: dict[str, Callable[[dict[str, Any]], Any]] = {
 def stated() -> tuple[JitInstance, dict[str, Any]]:
     instance = overloaded(1, 0.01, stretch=10)
     document = json.loads(json.dumps(JitBandwidth(instance, share=1.0, windows="elastic").solve("highs").to_dict()))
-    assert verify(document, instance).claim == "optimal" and tilted(document)
+    assert verify(document, instance).claim == "optimal" and sloped(document)
     return instance, document
 
 

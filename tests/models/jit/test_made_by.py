@@ -14,7 +14,7 @@ from flowlex.models.jit.latest_arrival import Rule, latest_arrival_times
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.jit.port_load_bounds import port_bound
 from flowlex.validation.certificates import verify
-from flowlex.validation.certificates.jit.transfer_windows import transfer_windows
+from flowlex.validation.restated.jit_windows import transfer_windows
 
 
 def training_step(backward_s: float = 2.0) -> JitInstance:

@@ -175,7 +175,7 @@ def test_solution_tells_rates_remaining_and_pictures(tmp_path: Path) -> None:
     assert solution.remaining[:, 0].tolist() == pytest.approx([1 - 12 / (4 * 19), 1 - 12 / (4 * 19), 1.0])
     assert solution.greedy_loads()[0] == 4
     assert solution.metrics()["largest_load"] == 1
-    assert solution.to_dict()["answer"]["schedule"]["job/T1"] == [[0, 4, 4]]
+    assert solution.to_dict()["answer"]["schedule"]["job/T1"] == [[0, 4, 1]]
     for draw in (solution.plot, solution.plot_ports, solution.plot_remaining, solution.plot_loads):
         assert draw().get_title()
 

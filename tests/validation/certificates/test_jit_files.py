@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,7 +41,8 @@ def test_that_there_is_no_schedule_is_proven_by_an_overloaded_port() -> None:
     assert found.ok and (found.claim, found.verdict) == ("infeasible", "proven")
     fitting = hand(1.0, 1.0)
     claimed = document | {"fingerprint": fitting.fingerprint}
-    assert verify(claimed, fitting).verdict == "quoted"  # only the solver claims it, no port proves it
+    assert not verify(claimed, fitting).ok  # what fits overloads no port
+    assert verify(claimed | {"proof": {}}, fitting).verdict == "quoted"
 
 
 @pytest.mark.parametrize("change", [{"windows": "elastic"}, {"windows": None}])
@@ -62,30 +62,6 @@ def test_an_empty_plan_is_optimal(load: Any) -> None:
     for change in ({"objective": 1}, {"stages": {"level_1": 1}}, {"status": "infeasible"}):
         assert not verify(document | change, instance).ok
     assert not verify(document | {"answer": document["answer"] | {"schedule": {"j/t": [[0, 1, 1]]}}}, instance).ok
-
-
-def _more(value: Any) -> Any:
-    return value + 1
-
-
-def _sign(value: Any) -> Any:
-    return -value
-
-
-@pytest.mark.parametrize("change", [_more, _sign])
-def test_duals_are_recomputed_from_the_prices(change: Callable[[Any], Any]) -> None:
-    instance = generate("jit-random", seed=22, machines=3, jobs=3, transfers=3, slots=3, capacity=3)
-    document = document_of(instance, load="port")  # type: ignore[arg-type]
-    assert verify(document, instance).ok
-    touched = 0
-    for name, rows in document["duals"].items():
-        for label, value in rows.items():
-            if not isinstance(value, (int, float)) or not value:
-                continue
-            other = document | {"duals": document["duals"] | {name: {**rows, label: change(value)}}}
-            assert not verify(other, instance).ok, f"{name}[{label}]"
-            touched += 1
-    assert touched > 2
 
 
 @pytest.mark.parametrize("options", [{}, {"load": "port"}, {"windows": "strict", "presolve": False}])

@@ -49,6 +49,7 @@ def _true(name: str) -> dict[str, Any]:
 TRUE = MadeOnce(INSTANCES, _true)
 #: Kinds without duals beside their proofs.
 NO_DUALS = (
+    "jit",
     "gpu",
     "gpu without preemption",
     "gpu without fairness",
@@ -299,10 +300,10 @@ def test_whatever_stands_in_a_file_it_is_judged_or_called_unreadable(name: str) 
             verify(document, instance)
 
 
-def test_prices_of_slots_far_behind_the_last_are_refused_before_they_take_the_memory() -> None:
+def test_multipliers_of_slots_far_behind_the_last_are_refused_before_they_take_the_memory() -> None:
     true = copy.deepcopy(TRUE["jit"])
-    levels = true["proof"]["parts"][0]["levels"]
-    entry = next(prices for level in levels for prices in (*level["loads"], *level["ports"]))
-    entry[3] = 10**15
+    rows = next(leaf["rows"] for leaves in true["proof"]["parts"][0]["stages"].values() for leaf in leaves)
+    name = next(iter(rows["largest_link"]["at"])).split(",")[0]
+    rows["largest_link"]["at"][f"{name},0..{10**12}"] = -1
     failed = [check.detail for check in verify(true, INSTANCES["jit"]).checks if not check.ok]
-    assert failed[0].startswith("ValueError: prices of slots that are not there; there is nothing to send after slot ")
+    assert "where nothing can be sent" in failed[0]

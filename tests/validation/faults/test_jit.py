@@ -48,6 +48,13 @@ def first_run(d: Document) -> list[Any]:
     return next(runs for runs in d["answer"]["schedule"].values() if runs)[0]  # type: ignore[no-any-return]
 
 
+def each_leaf(d: Document, change: Callable[[Any], Any]) -> None:
+    for part in d["proof"]["parts"]:
+        for leaves in part["stages"].values():
+            for leaf in leaves:
+                change(leaf)
+
+
 def shift(d: Document, by: int) -> None:
     run = first_run(d)
     run[0] += by
@@ -80,18 +87,22 @@ FAULTS: dict[str, Callable[[Document], Any]] = {
     "a transfer of nobody": lambda d: d["answer"]["schedule"].update(nobody=[[0, 1, 1]]),
     "no runs": lambda d: d["answer"].update(schedule={k: [] for k in d["answer"]["schedule"]}),
     "another share": lambda d: d["options"].update(share=0.3),
-    "another rule": lambda d: d["options"].update(lat="none") or d["proof"].update(parts=[]),
+    "another rule": lambda d: d["options"].update(lat="none"),
     "printed weights": lambda d: d["options"].update(program="P3"),
     "another kind of load": lambda d: d["options"].update(load="pair" if d["options"]["load"] == "port" else "port"),
     "no proof": lambda d: d["proof"].update(parts=[]),
     "a part twice": lambda d: d["proof"]["parts"].append(d["proof"]["parts"][0]),
+    "a part missing": lambda d: d["proof"]["parts"].pop(),
     "a part without transfers": lambda d: d["proof"]["parts"][0].update(transfers=[]),
-    "prices too few": lambda d: [v["transfers"].pop() for p in d["proof"]["parts"] for v in p["levels"]],
-    "prices of nobody": lambda d: [
-        v.update(loads=[["x", "y", 0, 1, 1]]) for p in d["proof"]["parts"] for v in p["levels"]
-    ],
-    "no scale": lambda d: [v.update(scale=0) for p in d["proof"]["parts"] for v in p["levels"]],
-    "a negative price of lateness": lambda d: [v.update(lateness=-1) for p in d["proof"]["parts"] for v in p["levels"]],
+    "no multipliers": lambda d: [p.update(stages={}) for p in d["proof"]["parts"]],
+    "multipliers of nobody": lambda d: each_leaf(d, lambda x: x["rows"].update(size={"at": {"nobody": 1}})),
+    "multipliers of slots that are not there": lambda d: each_leaf(
+        d, lambda x: x["rows"].update(egress={"at": {"m0,1000000": -1}})
+    ),
+    "multipliers of the wrong sign": lambda d: each_leaf(
+        d, lambda x: x["rows"].update(egress={"at": {"m0,0..2": 1}}) or x.update(with_earlier=False)
+    ),
+    "a stage of nobody": lambda d: [p["stages"].update(level_x=[{}]) for p in d["proof"]["parts"]],
     "status": lambda d: touch(d, "status", "infeasible"),
     "fingerprint": lambda d: touch(d, "fingerprint", "sha256:" + "0" * 64),
 }

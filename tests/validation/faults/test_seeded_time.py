@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from flowlex.instances import generate
-from flowlex.validation.certificates.jit.tie_break import TIES
 from tests.models.allocation.cases import random_instance
 from tests.validation.faults.seeding import THOROUGH, Change, array, field, refuse_all
 
@@ -83,7 +82,7 @@ JIT: dict[str, dict[str, Change]] = {
         "a slot early": lambda end, grid, members: np.maximum(end - 1, grid.stop[members])
     },
     f"{_JIT}.load_levels:overfull": {"never": lambda over, *_: (over[0] & False, over[1] & False)},
-    f"{_JIT}.presolve:port_overload": {"never": lambda found, *_: ("", tuple(each & False for each in found[1]))},
+    f"{_JIT}.presolve:port_overload": {"never": lambda found, *_: ("", None, tuple(each & False for each in found[2]))},
     f"{_JIT}.presolve:find_bands": {
         "one band lower": field("band", lambda band, *_: np.maximum(band - 1, -1)),
         "transfers in the lowest": field("transfer_band", _ZERO),
@@ -101,19 +100,19 @@ JIT: dict[str, dict[str, Change]] = {
         "the first transfer's by the last": _blocks("item", _SWAP),
     },
     f"{_JIT}.load_levels:settle": {"a slot late": lambda b, *_: replace(b, begin=b.begin + 1, end=b.end + 1)},
-    f"{_JIT}.level_optimality_duals:band_proofs": {
+    f"{_JIT}.multipliers:band_proofs": {
         "none": lambda *_: (),
         "the highest left out": _fewer,
         "transfers free": _proofs(field("lam", _ZERO)),
     },
-    f"{_JIT}.level_optimality_duals:stage_proofs": {
+    f"{_JIT}.multipliers:stage_proofs": {
         "none": lambda *_: (),
         "transfers free": _proofs(field("lam", _ZERO)),
         "lateness free": _proofs(field("nu", lambda *_: 0)),
         "levels below paid for": _proofs(lambda p, *_: replace(p, mu={1: p.scale} if p.level > 1 else {})),
         "doubled": _proofs(field("lam", lambda lam, *_: 2 * lam)),
     },
-    f"{_JIT}.level_optimality_duals:_number": {"the other way round": _REVERSED},
+    f"{_JIT}.multipliers:_number": {"the other way round": _REVERSED},
     f"{_JIT}.solution:stages_of": {
         "a load less": lambda stages, *_: {name: value - (name == "level_1") for name, value in stages.items()},
         "nothing late": lambda stages, *_: stages | {"lateness": 0},
@@ -210,8 +209,7 @@ def _columns(columns: Any, kept: Any) -> Any:
 
 
 def jit_value(solution: Any) -> Any:
-    """Return lateness and loads; tie-breaking goals have separate bounds and may be `bounded`."""
-    return solution.status, {name: value for name, value in solution.stages.items() if name not in TIES}
+    return solution.status, solution.stages
 
 
 def allocation_value(solution: Any) -> Any:
