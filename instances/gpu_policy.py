@@ -10,7 +10,7 @@ class GpuPolicy(StrEnum):
     """How fairness and running tasks are treated (Tang et al. 2022, section on policies).
 
     To add a policy, add a line here, with a property for what is new. Add its rules to `round_eligibility` and
-    `reference_formulation` of `flowlex.models.gpu`, and again, independently, to `gpu_program` of
+    `statement` of `flowlex.models.gpu`, and again, independently, to `gpu_program` of
     `flowlex.validation.restated`. Options and commands list the policies here.
 
     Attributes

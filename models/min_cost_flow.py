@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from flowlex.formulations.plot_style import BLUE, LIGHT, ORANGE, SKY, axes_for, 
 from flowlex.formulations.program_arrays import Floats, Integers, exact_dot
 from flowlex.instances.min_cost_flow import NetworkInstance
 from flowlex.models.model_base import Dual, Model, Run, Solution
-from flowlex.models.statement.rows_and_objectives import Statement
+from flowlex.models.statement.language_model import LanguageModel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +112,7 @@ class NetworkFlow(Solution):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
+class MinCostFlow(LanguageModel, Model[NetworkInstance, NetworkFlow]):
     """Minimum-cost flow over any network (see the module).
 
     Parameters
@@ -131,6 +130,7 @@ class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
     name: ClassVar[str] = "min-cost-flow"
     title: ClassVar[str] = "Minimum-cost flow"
     main_stage: ClassVar[str] = "cost"
+    needed: ClassVar[Mapping[str, str]] = {"node": "flow would appear from nowhere"}
 
     @classmethod
     def declared(cls) -> frozenset[str]:
@@ -174,27 +174,6 @@ class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
         out = (flow.join(ends[["arc", "node"]]) * sign).sum(by="node")
         p.constrain("node", out == supply, words="what enters a node leaves it", dual="one more unit that enters there")
         p.minimize("cost", (flow * cost).sum())
-
-    @cached_property
-    def problem(self) -> Problem:
-        """The unchanged model, stated in the language."""
-        from flowlex.models.problem import Problem
-
-        p = Problem(self.instance.name)
-        self.state(p)
-        return p
-
-    def to_latex(self) -> str:  # type: ignore[override]
-        """The model as LaTeX, derived from its statement."""
-        return self.problem.to_latex()
-
-    def _repr_html_(self) -> str:
-        return self.problem._repr_html_()
-
-    def _state(self) -> Statement:
-        from flowlex.models.statement.from_language import statement_of
-
-        return statement_of(self.problem, {"node": "flow would appear from nowhere"})
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> NetworkFlow:
         flow = None if values is None else np.rint(values["flow"]).astype(np.int64)

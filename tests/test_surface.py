@@ -54,7 +54,6 @@ PUBLIC = [
     "generator",
     "implied_integers",
     "model_for",
-    "published_round",
     "read",
     "read_instance",
     "run_figures",

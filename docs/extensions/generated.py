@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from typer.cli import get_docs_for_click
 
 import flowlex
+from flowlex.formulations.language.formulas import symbol_tex
 from flowlex.instances import generate, json_schema, kinds
 from flowlex.instances.event_log import Event
 from flowlex.models.model_base import ModelError
@@ -64,9 +65,6 @@ def mathematics(kind: str) -> str:
         lines += [f"## {caption}", *table(("symbol", "stands for"), rows)] if rows else []
     if cls.objective_latex:
         lines += ["## Objective", "", f"$$\\text{{minimise}}\\quad {cls.objective_latex}$$", ""]
-    if not cls.equations and kind in STATED:
-        made = model_for(generate(STATED[kind]))
-        lines += ["## Statement", "", f"$$\n{made.to_latex()}\n$$", ""]
     for before, equation in pairwise((None, *cls.equations)):
         assert equation is not None
         facts = [equation.says, equation.when, equation.source]
@@ -74,6 +72,16 @@ def mathematics(kind: str) -> str:
         lines += [f"## `{equation.name}`", "", *([] if repeated else [f"$${equation.latex}$$", ""])]
         lines += ["; ".join(filter(None, facts)) + ".", ""]
         lines += [f"Dual: {equation.dual_text}.", ""] if equation.dual else []
+    examples = getattr(cls, "examples", ())  # stated in the language: all of it is derived
+    if not (examples or cls.equations) and kind in STATED:
+        examples = (("Statement", STATED[kind], {}),)
+    for caption, generator, chosen in examples:
+        made = model_for(generate(generator), **chosen)
+        lines += [f"## {caption}", "", "$$", made.to_latex(), "$$", ""]
+        said = [(f"`{name}`", block.words, block.dual) for name, block in made.problem.rows.items()]
+        lines += table(("rows", "say", "their dual"), said)
+        known = [(f"${symbol_tex(name, [])}$", words, unit) for name, (words, unit, _) in made.problem.symbols.items()]
+        lines += table(("data", "stand for", "unit"), known)
     rows = [(f"`{option.name}`", option.values, option.default, option.says) for option in options_of(cls)]
     lines += ["## Options", *table(("option", "values", "default", "meaning"), rows)]
     return "\n".join(lines)

@@ -15,6 +15,7 @@ node                                 meaning
 ``("pick", level, labels, node)``    some labels only
 ``("fix", level, label, node)``      one label
 ``("at", ((level, how), ...), node)``  read at another level's label, or at a looked-up one (``(name, levels)``)
+``("each", level, node)``            an objective for each label of this level, in their order
 ===================================  ==========================================================
 """
 
@@ -205,6 +206,10 @@ class Writer:
                 )
         return self.write(node[2], {**scope, **read})
 
+    def _each(self, node: Node, scope: Mapping[str, str]) -> str:
+        body, here = self.write(node[2], scope), self.index(node[1], scope)
+        return rf"{body} \quad \text{{for each }} {here} \text{{ in order}}" if self._tex else f"{body} for each {here}"
+
 
 #: Positions of the trees inside each kind of node; terms of a sum apart.
 _INSIDE = {
@@ -216,6 +221,7 @@ _INSIDE = {
     "pick": (3,),
     "fix": (3,),
     "at": (2,),
+    "each": (2,),
 }
 
 

@@ -17,7 +17,8 @@ def to_latex(problem: Statement) -> str:
     writer = problem.writer()
     lines = [
         f"{goal(o)} &\\quad {writer.write(o.formula)}{_where(writer.starts(o.formula))}{_said(o.words or o.name)}"
-        for o in problem.objectives
+        for k, o in enumerate(problem.objectives)
+        if o.formula[0] != "each" or k == 0 or problem.objectives[k - 1].formula != o.formula
     ]
     for block in problem.rows.values():
         lines.append(f"\\text{{{tex_text(block.name)}:}} &\\quad {row_formula(block, writer)}{_said(block.words)}")

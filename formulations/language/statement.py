@@ -182,7 +182,7 @@ class Statement:
             self.level_words[level] = words
         return self.levels[level]
 
-    def data(self, name: str, values: Any, *, unit: str = "", words: str = "") -> Expression:
+    def data(self, name: str, values: Any, *, unit: str = "", words: str = "", scale: Fraction | int = 1) -> Expression:
         """Data with a symbol, which formulas show instead of numbers.
 
         Parameters
@@ -194,8 +194,12 @@ class Statement:
             the labels of these data as its domain.
         unit, words
             What the numbers are.
+        scale
+            By what the values are multiplied, exactly: many integers in a unit that is a fraction.
         """
         known = self.as_data(values, f"data {name!r}", _SINGLE)
+        if scale != 1:
+            known = known * scale
         self.symbols[name] = (words, unit, known.index.keys)
         return known._like(formula=("symbol", name, known.index.keys))
 
@@ -543,6 +547,36 @@ class Statement:
     def maximize(self, name: str, expression: Any, *, within: Any = 0, words: str = "", unit: str = "") -> None:
         """Add an objective to be maximised; parameters as in `minimize`."""
         self._objective(name, expression, True, within, words, unit)
+
+    def maximize_in_order(self, name: str, expression: Expression, *, words: str = "") -> None:
+        """Add an objective for each label of a level, one after the other in the order of the labels.
+
+        Parameters
+        ----------
+        name
+            Of the objectives: ``name_label``.
+        expression
+            One member for each label of one level, such as ``y.sum(by="step")``.
+        words
+            What it is.
+
+        Examples
+        --------
+        >>> import flowlex as fx
+        >>> p = fx.Problem("fair")
+        >>> y = p.variables("y", job=["a", "b"], step=range(1, 3), binary=True)
+        >>> p.maximize_in_order("share", y.sum(by="step"))
+        >>> [o.name for o in p.objectives]
+        ['share_1', 'share_2']
+        """
+        if not isinstance(expression, Expression) or len(expression.index.keys) != 1:
+            raise StatementError(
+                f"objective {name!r}: expected a member for each label of one level, got {expression!r}"
+            )
+        (level,) = expression.index.keys
+        for label in expression.index.labels(level):
+            one = expression.sel(**{level: label})._like(formula=("each", level, expression.formula))
+            self._objective(f"{name}_{label}", one, True, 0, words or name, "", sorted_of=name)
 
     def _objective(
         self, name: str, expression: Any, maximize: bool, within: Any, words: str, unit: str, sorted_of: str = ""

@@ -13,29 +13,13 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.gpu import GpuArrays
 from flowlex.models.gpu.round_eligibility import Round
+from flowlex.models.gpu.statement import pair_count, pairs_of
 from flowlex.models.solution import ModelError
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.variable_labels import Index
 
 #: Numbers of pairs up to which a changed round is always solved by pairs, and beyond which it never is.
 SMALL, LARGEST = 20_000, 2_000_000
-
-
-def pair_count(plan: Round) -> int:
-    """Return the number of pairs."""
-    view, may = plan.view, plan.may_start
-    small = np.searchsorted(np.sort(view.gpu_memory), view.task_memory[may])
-    return int((len(view.gpu_memory) - small).sum() + (view.task_running_gpu >= 0).sum())
-
-
-def pairs_of(plan: Round) -> tuple[Integers, Integers]:
-    """Return tasks and GPUs of the variables, sorted by task."""
-    view = plan.view
-    fits = (view.task_memory[:, None] <= view.gpu_memory[None, :]) & plan.may_start[:, None]
-    held = np.flatnonzero(view.task_running_gpu >= 0)
-    fits[held, view.task_running_gpu[held]] = True
-    task, gpu = np.nonzero(fits)
-    return task.astype(np.int64), gpu.astype(np.int64)
 
 
 def labels_of(view: GpuArrays, task: Integers, gpu: Integers) -> Index:

@@ -22,17 +22,11 @@ from flowlex.formulations.solver_outcome import EngineName
 from flowlex.instances.gpu import GpuArrays, GpuInstance
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.placement_metrics import Placement
-from flowlex.models.gpu.round_eligibility import Policy
+from flowlex.models.gpu.round_eligibility import Policy, base_shares
 from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def base_shares(view: GpuArrays) -> Integers:
-    """(J,) ``min(floor(Q / K), N_j)``."""
-    jobs = len(view.job_names)
-    return np.minimum(len(view.gpu_node) // jobs, np.bincount(view.task_job, minlength=jobs))
 
 
 def greedy(view: GpuArrays, costs: TransferCosts) -> Integers:

@@ -1,17 +1,16 @@
 r"""Which task runs on which GPU, so that jobs get fair shares and the least data crosses the network?
 
 Jobs share a GPU cluster. A task needs one GPU with enough memory and reads its data shards from the nearest
-replica. The model is a minimum-cost flow: a unit from job to task to GPU is a running task, a unit through the
-job's *unscheduled* vertex u_j is a waiting task, and bounds on that vertex enforce the fair share.
+replica. The problem is stated once, in `flowlex.models.gpu.statement`; ``model.problem`` shows it, for any options.
 
-Sets: jobs J, tasks T (T_j of job j), free GPUs G. Parameters: N_j candidates of job j, c_tg transfer seconds of
-task t on g's node, A^min_j and A^max_j floor and ceiling of the max-min fair share minus the kept tasks of j,
-alpha and beta the costs of waiting and of a second of lost work, e_t elapsed seconds of t. Variables: x_tg, w_j.
+It is solved as a minimum-cost flow: a unit from job to task to GPU is a running task, a unit through the job's
+*unscheduled* vertex u_j is a waiting task, and bounds on that vertex enforce the fair share.
 
 FSP preempts only jobs above their share, shortest-running tasks first, never the longest. Such a job starts no task.
 
 Source: Tang, Zhu, Mao, Fu, Li, Journal of Software 33(12), 2022 (flow network; fair share; policies). Ours: remainder
-GPUs of fractional shares are assigned at least cost; the compact network; among ties, the fewest tasks stop.
+GPUs of fractional shares are assigned at least cost; the compact network; among ties, the fewest tasks stop. The
+paper's own problem is ``network="published"``.
 """
 
 from __future__ import annotations
@@ -31,54 +30,41 @@ from flowlex.formulations.engines.beyond_64_bits import fits, solve_wide
 from flowlex.formulations.engines.exact_integers import exact_potentials
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.lexicographic.lexicographic_network import optimal_face
+from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.model_changes import Changes
-from flowlex.models.gpu.admissible_pairs import SMALL, LargeStatement, pair_count
+from flowlex.models.gpu.admissible_pairs import LARGEST, SMALL, LargeStatement
 from flowlex.models.gpu.assignment_network import AssignmentNetwork
 from flowlex.models.gpu.large_rounds.solve_large_round import METHOD, run_refined
 from flowlex.models.gpu.large_rounds.user_written_rules import Rules, unsupported
 from flowlex.models.gpu.placement_metrics import Placement
 from flowlex.models.gpu.preemption_search import GpuRun, Leaf
-from flowlex.models.gpu.reference_formulation import state
-from flowlex.models.gpu.round_eligibility import Policy, Round
+from flowlex.models.gpu.round_eligibility import Policy, Round, plan_published
 from flowlex.models.gpu.round_proof import proof_of
 from flowlex.models.gpu.round_solver import Rounds
 from flowlex.models.gpu.solution import GpuSolution
+from flowlex.models.gpu.statement import NEEDED, ROWS, pair_count, state, state_published
 from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
 from flowlex.models.gpu.value_of_one_more_gpu import Value, value_of
-from flowlex.models.model_base import Dual, Equation, Model, ModelError, Solution, Symbol
+from flowlex.models.model_base import Dual, Model, ModelError, Solution
+from flowlex.models.model_equations import html_table
+from flowlex.models.problem import Problem
 from flowlex.models.solution import plain
+from flowlex.models.statement.language_model import LanguageModel
 from flowlex.models.statement.rows_and_objectives import Statement
 
 __all__ = ["GpuAssignment", "Penalties", "Policy"]
 
 
-#: Vertices of the networks other than jobs and tasks; each has a flow conservation constraint.
-_VERTICES = {
-    "S": "all running tasks come from the source",
-    "gpu": "a GPU of the paper's network",
-    "cluster": "free GPUs of one memory class and above",
-    "rack": "the same within a rack",
-    "node": "the same within a node",
-    "own_gpu": "a GPU that a running task may keep",
-    "unscheduled": "waiting tasks of a job",
-    "pool": "jobs stopped together share the odd GPUs",
-    "E": "every task ends at the sink",
-}
-
-
-def _vertex(name: str, says: str) -> Equation:
-    def exists(model: GpuAssignment) -> bool:
-        return name in model.assignment.shape.node_blocks
-
-    flow = r"\sum_{a \in \delta^+(v)} f_a - \sum_{a \in \delta^-(v)} f_a = b_v"
-    return Equation(name, flow, says, when="where the network has this vertex", exists=exists)
+#: Vertices of the networks, each with a flow conservation constraint.
+_VERTICES = {"S", "job", "task", "gpu", "cluster", "rack", "node", "own_gpu", "unscheduled", "pool", "E"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
+class GpuAssignment(LanguageModel, Model[GpuInstance, GpuSolution, GpuRun]):
     """One scheduling round of a GPU cluster (see the module).
 
     Parameters
@@ -88,7 +74,10 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     policy
         Fairness and preemption.
     network
-        ``compact``: a smaller network with the same optimum. ``paper``: the published network.
+        ``compact``, ``paper``: our problem, by a small network, or by one over the paper's vertices.
+        ``published``: the paper's own problem, its network as printed (see
+        `flowlex.models.gpu.statement.state_published`): no shares beyond A*, and a price alpha on both arcs of a
+        waiting task, so that expensive tasks are delayed.
     penalties
         Weights a1, a2, a3 of the transfer cost.
     stop_price
@@ -104,7 +93,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     """
 
     policy: Policy = Policy.FSP
-    network: Literal["compact", "paper"] = "compact"
+    network: Literal["compact", "paper", "published"] = "compact"
     penalties: Penalties = field(default_factory=Penalties)
     stop_price: float = 0.0
     waiting: Literal["least", "priced"] = "least"
@@ -113,70 +102,13 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     name: ClassVar[str] = "gpu-assignment"
     title: ClassVar[str] = "GPU assignment"
     comparison: ClassVar[str] = "flowlex.models.gpu.baselines:compare"
-    sets: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("J", "jobs"),
-        Symbol("T, T_j", "tasks that may run, tasks of job j"),
-        Symbol("G", "free GPUs"),
-    )
-    parameters: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("c_{tg}", "seconds to bring t's data to g's node, each shard from its nearest replica"),
-        Symbol("N_j", "tasks of job j that may run"),
-        Symbol(r"A^{\min}_j, A^{\max}_j", "floor and ceiling of the fair share, less what keeps running"),
-        Symbol(r"\alpha", "price of a waiting task"),
-        Symbol(r"\beta, e_t", "price of a second of lost work, seconds that t has run (0 when it waits)"),
-    )
-    unknowns: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("x_{tg}", "1 when task t runs on GPU g; exists only when t fits g"),
-        Symbol("w_j", "tasks of job j that wait"),
-    )
-    objective_latex: ClassVar[str] = (
-        r"\sum_{t \in T} \sum_{g \in G} c_{tg}\, x_{tg} + \alpha \sum_{j \in J} w_j"
-        r" + \beta \sum_{t \in T} e_t \left(1 - \sum_{g \in G} x_{tg}\right)"
-    )
-    equations: ClassVar[tuple[Equation, ...]] = (
-        Equation("task", r"\sum_{g \in G} x_{tg} \le 1 \quad \forall t \in T", "a task runs at most once"),
-        Equation(
-            "gpu_out",
-            r"\sum_{t \in T} x_{tg} \le 1 \quad \forall g \in G",
-            "a GPU runs at most one task",
-            "price of a GPU at a fixed total, by node (and memory): what a GPU there would save if no more tasks ran; "
-            "`value_of` says what one more GPU saves",
-            "s",
-        ),
-        Equation(
-            "job", r"\sum_{t \in T_j} \sum_{g \in G} x_{tg} + w_j = N_j \quad \forall j \in J", "a task runs or waits"
-        ),
-        Equation(
-            "share",
-            r"N_j - A^{\max}_j \le w_j \le N_j - A^{\min}_j \quad \forall j \in J",
-            "a job runs its fair share (with waiting=priced at most that: no upper bound on w_j)",
-            "price of the share at a fixed total: what one GPU more for this job, taken from others, costs at least",
-            "s per GPU",
-            when="with fair shares",
-            exists=lambda model: model.policy.fair,
-        ),
-        Equation(
-            "running",
-            r"\sum_g x_{tg} = 1 \quad \forall t \text{ running}",
-            "running tasks stay",
-            when="in the statement, policies FS and FSU, with running tasks",
-            exists=lambda model: False,
-        ),
-        Equation(
-            "stops",
-            r"\sum_{t \text{ of } j \text{ running}} x_t \ge n_j - e_j \quad \forall j",
-            "a job loses no more running tasks than it is above its fair share",
-            when="in the statement, policy FSP, with running tasks",
-            exists=lambda model: False,
-        ),
-        Equation(
-            "order",
-            r"x_t \ge x_{t'} \quad \forall t, t' \text{ running, } t \text{ longer}",
-            "the shortest-running tasks of a job stop first",
-            when="in the statement, policy FSP, with running tasks",
-            exists=lambda model: False,
-        ),
-        *(_vertex(name, says) for name, says in _VERTICES.items()),
+    needed: ClassVar[Mapping[str, str]] = NEEDED
+    examples: ClassVar[tuple[tuple[str, str, Mapping[str, Any]], ...]] = (
+        ("FSP: fair shares, with preemption", "gpu-random", {}),
+        ("FS: fair shares, running tasks stay", "gpu-random", {"policy": Policy.FS}),
+        ("FSU: without fairness", "gpu-random", {"policy": Policy.FSU}),
+        ("Waiting at a price", "gpu-random", {"waiting": "priced", "stop_price": 0.5}),
+        ("The network as published", "gpu-figure4", {"network": "published"}),
     )
     main_stage: ClassVar[str] = "transfer"
 
@@ -189,6 +121,10 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         if self.waiting == "priced" and not self.policy.fair:
             able = Policy.names(lambda policy: policy.fair)
             raise ModelError(f"policy {self.policy} runs as many tasks as can; waiting='priced' goes with {able}")
+        if self.network == "published" and (self.stop_price or self.waiting == "priced"):
+            raise ModelError(
+                "network='published' prices every waiting task and no stop; leave waiting and stop_price out"
+            )
         if self.stage not in self.stages:
             names = ", ".join(self.stages)
             raise ModelError(f"there is no stage {self.stage!r}; the stages are: {names}")
@@ -197,22 +133,26 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     def stages(self) -> tuple[str, ...]:
         """Names of the objectives in lexicographic order, after fair shares."""
         stops = self.policy.preemptive and bool((self.instance.arrays.task_running_gpu >= 0).any())
+        if self.network == "published":
+            return ("transfer",)
         return ("transfer", *(["stops"] if stops else []), *(["waiting"] if self.waiting == "priced" else []))
 
     @cached_property
     def rounds(self) -> Rounds:
         """Solver of scheduling rounds of this instance."""
-        priced = self.waiting == "priced"
-        return Rounds(self.instance, self.policy, self.network, self.penalties, priced, self.stop_price)
+        priced, form = self.waiting == "priced", "paper" if self.network == "paper" else "compact"
+        return Rounds(self.instance, self.policy, form, self.penalties, priced, self.stop_price)  # type: ignore[arg-type]
 
     @property
     def costs(self) -> TransferCosts:
         """Transfer costs in exact integers."""
         return self.rounds.costs
 
-    @property
+    @cached_property
     def round(self) -> Round:
         """Tasks that keep running, tasks that may start, and fair shares."""
+        if self.network == "published":
+            return plan_published(self.instance.arrays, self.policy)
         return self.rounds.round
 
     @property
@@ -243,10 +183,59 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         >>> print(model.value_of("gpu", "node1"))
         objective -24 s, transfer +8 s, running +1
         """
+        if self.network == "published":
+            raise ModelError("network='published' has no values of changes; solve the changed instance")
         return value_of(self.rounds, what, name, memory_gb)
 
+    @classmethod
+    def declared(cls) -> frozenset[str]:
+        """The names that rows of statements and networks may have."""
+        return ROWS | _VERTICES
+
+    def state(self, p: Problem) -> None:
+        """State the round: our problem, or the published network.
+
+        Parameters
+        ----------
+        p
+            The problem to state.
+        """
+        self._state_over(p, None)
+
+    def _state_over(self, p: Problem, pairs: tuple[Integers, Integers] | None) -> None:
+        (state_published if self.network == "published" else state)(p, self.round, self.costs, pairs)
+
+    @cached_property
+    def _formulas(self) -> Problem:
+        """The problem; of a large round over one GPU for each task, which has the same formulas."""
+        if pair_count(self.round) <= SMALL:
+            return self.problem
+        view, p = self.instance.arrays, Problem(self.instance.name)
+        tasks = np.flatnonzero(self.round.may_start | (view.task_running_gpu >= 0))
+        own = view.task_running_gpu[tasks]
+        self._state_over(p, (tasks, np.where(own >= 0, own, int(view.gpu_memory.argmax()))))
+        return p
+
+    def to_latex(self) -> str:
+        """The model as LaTeX, derived from its statement."""
+        return self._formulas.to_latex()
+
+    def _repr_html_(self) -> str:
+        sizes = html_table(f"{self.title}: {self.instance.name}", self.sizes())
+        stated = self._formulas
+        return sizes + (stated._repr_html_() if stated is self.problem else f"<div>$$ {stated.to_latex()} $$</div>")
+
     def _state(self) -> Statement:
-        return state(self.instance, self.round, self.costs, self.declared())
+        if pair_count(self.round) <= LARGEST:
+            return super()._state()
+        if self.network == "published":
+            raise ModelError(f"{LargeStatement.of(self.round).why}; network='compact' solves large rounds")
+        return LargeStatement.of(self.round)
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether the statement itself is solved: the model is changed, published, or restated by a subclass."""
+        return self.network == "published" or super().as_stated
 
     @cached_property
     def rules(self) -> Rules:
@@ -256,7 +245,9 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     @property
     def unrefined(self) -> str:
         """Reason to solve the changed round by pairs of tasks and GPUs; empty if it is solved by classes."""
-        if pair_count(self.round) <= SMALL or self._restated:
+        if self.network == "published":
+            return "the published network"
+        if self.waiting == "priced" or pair_count(self.round) <= SMALL or self._restated:
             return f"{pair_count(self.round)} pairs of tasks and GPUs"
         if not self.costs.nearer_is_cheaper:
             return "data that are nearer cost more"
@@ -265,8 +256,10 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     @property
     def method(self) -> str:
         """The solution method and the reason for it."""
-        if not self.all_changes or self._restated:
+        if not self.as_stated or self._restated:
             return super().method
+        if self.network == "published":
+            return "integer or linear program, stage by stage: the published network"
         why = self.unrefined
         return f"{super().method}, {why}" if why else f"{METHOD}: {pair_count(self.round)} pairs of tasks and GPUs"
 
@@ -300,20 +293,22 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
 
     @property
     def _is_network(self) -> bool:
-        return True
+        return self.network != "published"
 
     def _prepare(self) -> None:
         _ = self.assignment
 
     def sizes(self) -> dict[str, int | str]:
         """Size of the network, equal in all stages; of the statement if the model is changed."""
-        if self.all_changes:
+        if self.as_stated:
             return super().sizes() if self.unrefined else {"formulation": METHOD, "pairs": pair_count(self.round)}
         shape = self.assignment.shape
         return {"formulation": "flow network", "nodes": shape.node_count, "arcs": shape.arc_count}
 
-    def _formulate(self) -> FlowNetwork:
+    def _formulate(self) -> FlowNetwork | LinearProgram:
         """The program of the stage; if running tasks may stop, that of the best leaf of the search."""
+        if self.network == "published":
+            return self.statement.stage_program()
         if self.stages == ("transfer",):
             return self.assignment.network
         leaf = self.rounds.best

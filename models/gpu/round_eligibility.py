@@ -5,6 +5,7 @@ fixed by the policy, the round is a minimum-cost flow over free GPUs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +16,7 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.gpu import GpuArrays
 from flowlex.instances.gpu_policy import GpuPolicy as Policy
 
-__all__ = ["Policy", "Round", "plan_round"]
+__all__ = ["Policy", "Round", "base_shares", "plan_published", "plan_round"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +130,29 @@ def plan_round(
     return Round(
         view, policy, keep, optional, startable, idle, free, fair or left, left, stoppable, total, priced, given=priced
     )
+
+
+def base_shares(view: GpuArrays) -> Integers:
+    """(J,) the paper's A*: ``min(floor(Q / K), N_j)`` for Q GPUs, K jobs, and N_j tasks of job j."""
+    jobs = len(view.job_names)
+    return np.minimum(len(view.gpu_node) // jobs, np.bincount(view.task_job, minlength=jobs))
+
+
+def plan_published(view: GpuArrays, policy: Policy) -> Round:
+    """The round of the published network: shares A*; with preemption the A* longest-running tasks of a job stay."""
+    running, base = view.task_running_gpu >= 0, base_shares(view)
+    keep = running.copy()
+    if policy.preemptive:
+        held = np.flatnonzero(running)
+        order = held[np.lexsort((held, -view.task_elapsed[held], view.task_job[held]))]
+        job = view.task_job[order]
+        keep[order] = np.arange(len(order)) - np.searchsorted(job, job) < base[job]
+    free = np.setdiff1d(np.arange(len(view.gpu_node)), view.task_running_gpu[keep])
+    shares = Shares(tuple(map(Fraction, base.tolist())), base, base, np.zeros_like(base), np.array([base.sum()]))
+    lost = np.bincount(view.task_job[running & ~keep], minlength=len(base))
+    starts, optional, nobody = np.flatnonzero(~running), np.flatnonzero(running & ~keep), np.zeros(0, np.int64)
+    fair = shares if policy.fair else None
+    return Round(view, policy, keep, optional, starts, nobody, free, fair, None, lost, len(free), priced=True)
 
 
 def _certain(view: GpuArrays, stoppable: Integers, stopped: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -8,7 +8,7 @@ jobs 1, ..., k - 1 tasks. These cuts, taken often enough, also keep every job be
 Transfer, stops, waiting. The potentials of the flow network are prices of GPUs and jobs. The costs of the network hold
 rewards that break ties; each objective is proven by the same prices, up to less than one unit of it.
 
-Preemption. Multipliers of ``order`` and ``stops`` hand what a task that must stay gains, or what a task that must stop
+Preemption. Multipliers of ``order`` and ``keep`` hand what a task that must stay gains, or what a task that must stop
 loses, to the task that the search has branched on. Where only few tasks may stop, ``x >= 1`` is derived for the rest.
 """
 
@@ -291,7 +291,7 @@ class _LeafProof:
             document["shared"] = proof.share_between(rows)
         steady = proof.held.any() and not proof.policy.preemptive
         columns = bool(len(leaf.plan.startable)) or bool(proof.held.any())
-        document["complete"] = (["running"] if steady else []) + (["task"] if columns else [])
+        document["complete"] = (["stay"] if steady else []) + (["task"] if columns else [])
         if proof.moves_out:
             worth = share if proof.policy.fair else np.zeros(len(view.job_names), np.int64)
             reduced = np.where(proof.held, held + price[proof.own_gpu] - worth[view.task_job], 0).astype(object)
@@ -414,7 +414,7 @@ def _number(value: Fraction) -> int | str:
 
 
 class _Hands:
-    """Multipliers of ``stops`` and ``order`` that hand reduced costs of running tasks to those with known values."""
+    """Multipliers of ``keep`` and ``order`` that hand reduced costs of running tasks to those with known values."""
 
     def __init__(
         self, proof: _RoundProof, path: tuple[_Branch, ...], reduced: NDArray[Any], kept: Mask, stopped: Mask
@@ -441,7 +441,7 @@ class _Hands:
         return found
 
     def limit(self) -> None:
-        """Tasks that stay because their job may stop no more: by ``stops``, or by a derived row."""
+        """Tasks that stay because their job may stop no more: by ``keep``, or by a derived row."""
         for job, classes in self.classes.items():
             mine = [t for each in classes for t in each]
             stay = [t for t in mine if self.kept[t] and self.reduced[t] > 0 and not self._known(t)]
@@ -502,7 +502,7 @@ class _Hands:
         names, jobs = self.view.task_names, self.view.job_names
         order = {label_text((names[a], names[b])): int(y) for (a, b), y in self.order.items() if y}
         stops = {jobs[j]: int(y) for j, y in self.stops.items() if y}
-        rows = {name: {"at": at} for name, at in (("order", order), ("stops", stops)) if at}
+        rows = {name: {"at": at} for name, at in (("order", order), ("keep", stops)) if at}
         found: Document = {"rows": rows} if rows else {}
         if self.derived:
             found["derived"] = {k: int(y) for k, y in self.derived.items()}

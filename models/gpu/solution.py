@@ -83,18 +83,19 @@ class GpuSolution(Solution):
         reasons, above, tight = [""] * len(self.gpu), set(self.round.idle.tolist()), self._tight_rules()
         for task in self.placement.preempted.tolist():
             reasons[task] = self._stop_reason(task)
+        published = self.options.get("network") == "published"
         for task in self.placement.waiting.tolist():
             job, need = job_of[task], needs[task]
             if self.changes and task not in above:
                 reasons[task] = f"no better schedule runs it under the changes of the model{tight.get(task, '')}"
             elif task in above:
                 reasons[task] = f"job {names[job]} ran more than its fair share, so it starts nothing"
-            elif fed[job]:
+            elif fed[job] and not published:
                 reasons[task] = f"job {names[job]} runs {running[job]}, its fair share"
             elif not len(idle):
                 reasons[task] = "all GPUs are taken"
             elif self.round.priced and need <= largest_idle:
-                price = float(self.placement.costs.waiting_s)
+                price = float(self.placement.costs.waiting_s) * (2 if published else 1)
                 reasons[task] = f"to wait costs {price:.6g} s, less than to run it"
             else:
                 reasons[task] = f"needs {need:g} GB; the largest idle GPU has {largest_idle:g} GB"

@@ -16,7 +16,6 @@ from .models.flow.goals import Priority as Priority
 from .systems.scheduler.live.scheduler import FlowScheduler as FlowScheduler
 from .models.flow.model import FlowScheduling as FlowScheduling
 from .models.gpu.model import GpuAssignment as GpuAssignment
-from .models.gpu.published_network import published_round as published_round
 from .models.gpu.transfer_costs import Penalties as Penalties
 from .models.jit.live_scheduler import JitScheduler as JitScheduler
 from .models.jit.model import JitBandwidth as JitBandwidth

@@ -30,7 +30,7 @@ class GpuOptions(Strict):
     """GPU assignment."""
 
     policy: Literal["FSP", "FS", "FSU"] = "FSP"
-    network: Literal["compact", "paper"] = "compact"
+    network: Literal["compact", "paper", "published"] = "compact"
     penalties: _Penalties = Field(default_factory=_Penalties)
     stop_price: Numeric = 0.0
     waiting: Literal["least", "priced"] = "least"

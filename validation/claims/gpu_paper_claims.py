@@ -8,8 +8,9 @@ from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.instances.generators.gpu import paper_jobs
 from flowlex.instances.generators.registry import generate
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.gpu.baselines import base_shares, greedy
+from flowlex.models.gpu.baselines import greedy
 from flowlex.models.gpu.model import GpuAssignment, Policy
+from flowlex.models.gpu.round_eligibility import base_shares
 from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
 from flowlex.validation.claims.claim_interface import Claim, Finding, Outcome
 

@@ -99,12 +99,13 @@ def _integers(values: Sequence[int]) -> NDArray[np.int64]:
 
 
 class RoundOptions(NamedTuple):
-    """Policy, weights a1, a2, a3, whether tasks wait at a price, price of a second of lost work."""
+    """Policy, weights a1 to a3, whether waiting has a price, price of lost work, whether the network is as printed."""
 
     policy: PolicyRules
     weights: tuple[Fraction, Fraction, Fraction]
     priced: bool
     stop_price: Fraction
+    published: bool
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> RoundOptions:
@@ -119,7 +120,10 @@ class RoundOptions(NamedTuple):
         stop_price = rational(options.get("stop_price", 0))
         if stop_price < 0 or (stop_price and not policy.preemptive):
             raise ValueError(f"stop_price must be at least 0, and 0 where no task may stop, got {stop_price}")
-        return cls(policy, (a1, a2, a3), waiting == "priced", stop_price)
+        published = options.get("network") == "published"
+        if published and (stop_price or waiting == "priced"):
+            raise ValueError("the published network has neither stop_price nor waiting='priced'")
+        return cls(policy, (a1, a2, a3), waiting == "priced", stop_price, published)
 
 
 @dataclass(frozen=True, eq=False)

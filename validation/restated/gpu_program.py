@@ -4,9 +4,13 @@ Columns: ``x[task, gpu]`` of a waiting task that may start on each GPU of enough
 own; ``share_step[job, k]``, 1 if the job runs at least k tasks; with waiting at a price ``odd[job]``, 1 if a job of a
 fractional share runs the next task.
 
-Rows: ``task`` and ``gpu_out`` at most 1; ``running`` tasks stay (FS, FSU); ``stops``: a job keeps at least as many as
+Rows: ``task`` and ``gpu_out`` at most 1; ``stay``: running tasks do (FS, FSU); ``keep``: a job keeps at least
 its fair share, rounded down, and never loses its longest-running one; ``order``: the shortest-running stop first;
 ``share``: a job's steps are its running tasks, or with waiting at a price at most its fair share.
+
+The published network (``network="published"``) has a column for each of its arcs: ``enter[j]`` from S, ``offer[t]``,
+``x[t, g]``, ``out[g]`` to E, ``wait[j]`` to u_j and ``leave[j]`` from it, the last two at most ``N_j - A*_j``; flow is
+conserved at ``task``, ``gpu_out``, ``job`` and ``unscheduled``; ``flow`` is greatest, then ``transfer`` least.
 
 Objectives in order: ``share_k`` for each step, ``running``, ``transfer`` (with waiting and lost work), ``stops``; with
 waiting at a price ``transfer``, ``stops``, ``waiting``.
@@ -103,8 +107,27 @@ class GpuRound:
     @cached_property
     def levels(self) -> list[Fraction]:
         """The fair share of each job, over running and waiting tasks (without preemption: above those it runs)."""
+        if self.options.published:
+            return [Fraction(n) for n in self.base.tolist()]
         kept = self.held & (not self.options.policy.preemptive)
         return fair_levels(self.view, kept, ~kept)
+
+    @cached_property
+    def base(self) -> Ints:
+        """(J,) A*: ``min(floor(Q / K), N_j)`` for Q GPUs and K jobs."""
+        each = len(self.view.gpu_names) // len(self.view.job_names)
+        return np.minimum(each, self.counts(np.ones(len(self.view.task_names), bool)))
+
+    @cached_property
+    def stays(self) -> Mask:
+        """(T,) running tasks that the published network keeps: all, or with preemption the A* longest of each job."""
+        if not self.options.policy.preemptive:
+            return self.held
+        stays, left = np.zeros(len(self.held), bool), self.base.tolist()
+        for t in sorted(np.flatnonzero(self.held).tolist(), key=lambda t: -float(self.view.task_elapsed[t])):
+            stays[t] = left[self.view.task_job[t]] > 0
+            left[self.view.task_job[t]] -= 1
+        return stays
 
     @cached_property
     def least(self) -> Ints:
@@ -118,7 +141,7 @@ class GpuRound:
     @cached_property
     def starts(self) -> Mask:
         """(T,) waiting tasks that may start: not of jobs that run more than their share."""
-        if not self.options.policy.preemptive:
+        if self.options.published or not self.options.policy.preemptive:
             return ~self.held
         above = self.counts(self.held) > np.array([floor(x) for x in self.levels], np.int64)
         return ~self.held & ~above[self.view.task_job]
@@ -184,7 +207,8 @@ class GpuRound:
 
     def program(self, task: Ints, gpu: Ints) -> ExactProgram:
         """The program over the columns of these pairs, sorted by task."""
-        return _Program(self, task, gpu).build()
+        made = _Program(self, task, gpu)
+        return made.published() if self.options.published else made.build()
 
 
 def _cheapest(place: Ints, memory: NDArray[np.float64], rank: Ints, where: Ints, need: NDArray[np.float64]) -> Any:
@@ -214,21 +238,25 @@ class _Program:
         self.rows: dict[str, RowBlock] = {}
         self.count = len(task)
 
+    def _x(self) -> ColumnBlock:
+        view = self.view
+        texts = lambda: self._texts(view.task_names, self.task, view.gpu_names, self.gpu)  # noqa: E731
+        return ColumnBlock("x", 0, len(self.task), texts, lambda: list(self._levels()))
+
     def build(self) -> ExactProgram:
         of, view, x = self.of, self.view, np.arange(len(self.task))
         names, jobs = view.task_names, view.job_names
         job = view.task_job[self.task]
-        columns = [ColumnBlock("x", 0, len(x), lambda: self._texts(names, self.task, view.gpu_names, self.gpu),
-                               lambda: list(self._levels()))]  # fmt: skip
+        columns = [self._x()]
         some, of_task = np.unique(self.task, return_inverse=True)
         self._row("task", [names[t] for t in some], "<=", of_task, x, 1)
         self._row("gpu_out", view.gpu_names, "<=", self.gpu, x, 1)
         held = np.flatnonzero(of.held[self.task])
         if not of.options.policy.preemptive:
-            self._row("running", [names[t] for t in self.task[held]], "==", np.arange(len(held)), held, 1)
+            self._row("stay", [names[t] for t in self.task[held]], "==", np.arange(len(held)), held, 1)
         else:
             mine, of_job = np.unique(job[held], return_inverse=True)
-            self._row("stops", [jobs[j] for j in mine], ">=", of_job, held, of.least[mine])
+            self._row("keep", [jobs[j] for j in mine], ">=", of_job, held, of.least[mine])
             self._order(held)
         objectives: list[Objective] = []
         if of.options.priced:
@@ -248,6 +276,52 @@ class _Program:
         zero, one = np.zeros(self.count, np.int64), np.ones(self.count, np.int64)
         never = np.zeros(self.count, bool)
         sides = Bounds(Exact(zero), never), Bounds(Exact(one), never)
+        return ExactProgram(columns, *sides, ~never, self.rows, objectives)
+
+    def published(self) -> ExactProgram:
+        of, view, x = self.of, self.view, np.arange(len(self.task))
+        jobs, tasks, gpus = (list(names) for names in (view.job_names, view.task_names, view.gpu_names))
+        job_of = [{"task": t, "job": jobs[j]} for t, j in zip(tasks, view.task_job.tolist(), strict=True)]
+        columns = [self._x()]
+        count = of.counts(np.ones(len(tasks), bool))
+        upper = [np.ones(len(x), np.int64)]
+
+        def arcs(name: str, labels: list[str], levels: list[dict[str, str]], most: Any) -> Ints:
+            columns.append(ColumnBlock(name, self.count, len(labels), lambda: labels, lambda: levels))
+            upper.append(np.broadcast_to(np.asarray(most, np.int64), len(labels)))
+            self.count += len(labels)
+            return np.arange(self.count - len(labels), self.count)
+
+        by_job = [{"job": j} for j in jobs]
+        enter = arcs("enter", jobs, by_job, count)
+        offer = arcs("offer", tasks, job_of, 1)
+        out = arcs("out", gpus, [{"gpu": g} for g in gpus], 1)
+        fair = of.options.policy.fair
+        room = count - np.maximum(of.base, of.counts(of.stays)) if fair else count[:0]
+        wait, leave = (arcs(n, jobs[: len(room)], by_job[: len(room)], room) for n in ("wait", "leave"))
+        each, here, there, two = np.arange(len(jobs)), np.arange(len(tasks)), np.arange(len(gpus)), np.arange(len(room))
+
+        def conserved(name: str, labels: list[str], inward: Any, outward: Any) -> None:
+            row, column = np.concatenate([inward[0], outward[0]]), np.concatenate([inward[1], outward[1]])
+            self._row(name, labels, "==", row, column, 0, np.repeat([1, -1], [len(inward[0]), len(outward[0])]))
+
+        conserved("task", tasks, (here, offer), (self.task, x))
+        conserved("gpu_out", gpus, (self.gpu, x), (there, out))
+        conserved("job", jobs, (each, enter), (np.append(view.task_job, two), np.append(offer, wait)))
+        conserved("unscheduled", jobs[: len(room)], (two, wait), (two, leave))
+        stays = np.flatnonzero(of.stays[self.task])
+        self._row("stay", [tasks[t] for t in self.task[stays]], "==", np.arange(len(stays)), stays, 1)
+        costs = of.costs
+        price = np.where(of.held[self.task], 0, costs.of_pairs(self.task, view.gpu_node[self.gpu]))
+        alpha = np.full(2 * len(room), int(costs.waiting_s / costs.unit_s), price.dtype)
+        objectives = [
+            Objective("flow", enter, np.ones(len(enter), np.int64), 0, Fraction(1), maximize=True),
+            Objective("transfer", np.concatenate([x, wait, leave]), np.append(price, alpha), 0, costs.unit_s),
+        ]
+        never, none = np.zeros(self.count, bool), np.zeros(self.count, np.int64)
+        sides = Bounds(Exact(none), never), Bounds(Exact(np.concatenate(upper)), never)
+        if not fair:
+            columns = columns[:4]
         return ExactProgram(columns, *sides, ~never, self.rows, objectives)
 
     def _row(self, name: str, labels: Any, relation: str, row: Ints, column: Ints, side: Any, value: Any = 1) -> None:

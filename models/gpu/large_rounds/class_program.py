@@ -19,8 +19,8 @@ from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram, Relation
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.models.gpu.large_rounds.user_written_rules import Rules
-from flowlex.models.gpu.reference_formulation import order_pairs
 from flowlex.models.gpu.round_eligibility import Round
+from flowlex.models.gpu.statement import order_pairs
 from flowlex.models.gpu.transfer_costs import TransferCosts
 
 
@@ -58,7 +58,7 @@ class Refined:
         self.need = np.searchsorted(memory, view.task_memory)
         self.gpu_kind = np.searchsorted(memory, view.gpu_memory) * len(codes.lower[0]) + codes.gpu
         self.task_kind = self.need * len(codes.lower) + codes.task
-        self.order = order_pairs(view, self.held)
+        self.order = np.array([*order_pairs(view)], np.int64).reshape(-1, 2).T
         names = view.task_names
         self.orders = [f"{names[a]},{names[b]}" for a, b in zip(*(each.tolist() for each in self.order), strict=True)]
         most = np.minimum(np.bincount(view.task_job, minlength=len(view.job_names)), len(view.gpu_names))
@@ -112,10 +112,10 @@ class Refined:
             counted = ((view.task_job[each.task], each.columns, 1) for each in (starts, mine))
             p.require("share", jobs, "==", 0, *counted, (self.step_job, steps, -1))
         if not plan.policy.preemptive:
-            p.require("running", len(held), "==", 1, (np.arange(len(held)), run, 1))
+            p.require("stay", len(held), "==", 1, (np.arange(len(held)), run, 1))
         else:
             count = np.bincount(view.task_job[held], minlength=jobs)
-            p.require("stops", jobs, ">=", count - plan.stoppable, (view.task_job[held], run, 1))
+            p.require("keep", jobs, ">=", count - plan.stoppable, (view.task_job[held], run, 1))
             longer, shorter = (np.searchsorted(held, each) for each in self.order)
             n = np.arange(len(longer))
             p.require("order", len(n), ">=", 0, (n, run[longer], 1), (n, run[shorter], -1))

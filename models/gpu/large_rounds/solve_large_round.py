@@ -205,7 +205,7 @@ class _Writer:
     ) -> dict[str, tuple[Floats, Sequence[str], Fraction]]:
         """Return multipliers of GPUs, jobs, orders and user-written rules, with their labels and scale factors."""
         view, one, given = self.model.view, Fraction(1), program.split_rows(rows)
-        labels = {"share": view.job_names, "stops": view.job_names, "order": self.model.orders}
+        labels = {"share": view.job_names, "keep": view.job_names, "order": self.model.orders}
         found: dict[str, tuple[Floats, Sequence[str], Fraction]] = {
             "gpu_out": (given["gpu_out"][place], view.gpu_names, one),
             **{name: (given[name], of, one) for name, of in labels.items() if name in given},

@@ -69,12 +69,12 @@ class Program:
     def _running_tasks(self) -> None:
         own = {task.name: self.of_task[task.name][0] for task in self.running}
         if self.policy != "FSP":
-            self.rows += [("running", name, {k: 1.0}, "==", 1) for name, k in own.items()]
+            self.rows += [("stay", name, {k: 1.0}, "==", 1) for name, k in own.items()]
             return
         for job, lose in zip(self.instance.jobs, may_lose(self.instance), strict=True):
             mine = [task for task in job.tasks if task.running is not None]
             if mine:
-                self.rows.append(("stops", job.name, {own[t.name]: 1.0 for t in mine}, ">=", len(mine) - lose))
+                self.rows.append(("keep", job.name, {own[t.name]: 1.0 for t in mine}, ">=", len(mine) - lose))
             times = sorted({t.running.elapsed_s for t in mine})
             for long, short in itertools.product(mine, mine):  # between neighbouring times; the others follow
                 a, b = times.index(long.running.elapsed_s), times.index(short.running.elapsed_s)

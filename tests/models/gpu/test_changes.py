@@ -13,7 +13,7 @@ import pytest
 from flowlex import generate
 from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.gpu.model import GpuAssignment
+from flowlex.models.gpu.model import GpuAssignment, Penalties
 from flowlex.models.model_base import ModelError
 from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
@@ -118,7 +118,7 @@ def test_jobs_that_may_lose_tasks_are_those_above_the_shares_of_the_instance() -
     # a2 runs longer than a1, and a may lose one task only
     assert str(model.with_fixed(x.sel(task="a2"), 0).solve().status) == "infeasible"
     assert str(model.with_fixed(x.sel(task="a2"), 0).without("order").solve().status) == "optimal"
-    assert str(model.with_fixed(x.sel(job="a"), 0).without("stops", "a").solve().status) == "optimal"
+    assert str(model.with_fixed(x.sel(job="a"), 0).without("keep", "a").solve().status) == "optimal"
     assert str(model.with_fixed(x.sel(job="a"), 0).solve().status) == "infeasible"
 
 
@@ -202,11 +202,11 @@ class Draws:
         return {"change": "constraint", "name": f"own{k}", "terms": terms, "relation": "<=", "rhs": self._number(0, 3)}
 
     def _drop(self, k: int) -> dict[str, Any] | None:
-        names = {row[0] for row in self.program.rows} & {"share", "stops", "order"}
+        names = {row[0] for row in self.program.rows} & {"share", "keep", "order"}
         return {"change": "drop", "name": str(self.rng.choice(sorted(names)))} if names else None
 
     def _label(self, k: int) -> dict[str, Any] | None:
-        rows = [row[:2] for row in self.program.rows if row[0] in ("share", "stops", "order")]
+        rows = [row[:2] for row in self.program.rows if row[0] in ("share", "keep", "order")]
         if not rows:
             return None
         name, label = rows[int(self.rng.integers(len(rows)))]
@@ -331,12 +331,28 @@ def test_bad_input_is_named(make: Callable[..., Any], message: str) -> None:
         make(model, model.variables["x"])
 
 
-def test_running_tasks_and_priced_waiting_say_why_not() -> None:
+def test_waiting_at_a_price_takes_rules() -> None:
+    """Waiting costs 0.5 x 4 s: only a task that starts beside its data costs less, and two do unless a rule says."""
+    model = GpuAssignment(hand(3, 3), waiting="priced", penalties=Penalties(waiting=0.5))
+    x = model.variables["x"]
+    assert figures(model.solve()) == {"transfer": 2 + 4 * 2, "waiting": 4}
+    one = model.with_constraint("one", x.sel(rack="r1").sum() <= 1).solve()
+    assert figures(one) == {"transfer": 1 + 5 * 2, "waiting": 5}
+    assert one.certificate is not None and (one.certificate.claim, one.certificate.exact) == ("optimal", True)
+    assert figures(model.without("share").solve())["waiting"] == 4
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_statement_of_priced_waiting_has_the_optimum_of_the_quick_method(seed: int) -> None:
+    model = GpuAssignment(random_round(seed), policy=POLICIES[seed % 2], waiting="priced")
+    stated = run_statement(model.statement, SolveOptions(), main="transfer").stages
+    assert stated == model.solve("network").stages
+
+
+def test_rows_that_are_needed_say_why_not() -> None:
     model = GpuAssignment(hand(2, 1, running=True), policy="FS")
-    with pytest.raises(ModelError, match="'running' cannot be dropped: running tasks would be lost"):
-        model.without("running")
-    with pytest.raises(ModelError, match=r"waiting='priced'.*takes no changes; use waiting='least'"):
-        _ = GpuAssignment(hand(1), waiting="priced").variables
+    with pytest.raises(ModelError, match="'stay' cannot be dropped: running tasks would be lost"):
+        model.without("stay")
     with pytest.raises(ModelError, match="no stage 'share_1'"):
         unfair = GpuAssignment(hand(1), policy="FSU")
         unfair.with_cost(unfair.variables["x"], stage="share_1")

@@ -240,8 +240,6 @@ def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) 
 def restate_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactProgram:
     """The problem of an instance, to be changed."""
     round_ = GpuRound.of(instance, options)
-    if round_.options.priced:
-        raise ValueError("waiting at a price takes no changes")
     return round_.program(*round_.all_pairs())
 
 
@@ -254,7 +252,7 @@ VERIFIER = Verifier(
     options=GpuOptions,
     restated=restate_gpu,
     main="transfer",
-    needed=frozenset({"task", "gpu_out", "running"}),
+    needed=frozenset({"task", "gpu_out", "stay"}),
     grouped=judge_refined,
     figures=_changed_figures,
 )

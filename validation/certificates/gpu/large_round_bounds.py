@@ -62,13 +62,13 @@ class Prices:
         elif name == "gpu_out":
             self.gpu[cluster.gpu[label]] += int(y)
             relation, side = "<=", Fraction(1)
-        elif name in ("task", "running") and self._of_task(name, label):
+        elif name in ("task", "stay") and self._of_task(name, label):
             if name == "task" and y > 0:
                 raise ValueError(f"the multiplier of row {name}[{label}] has the wrong sign")
             return
         elif name == "share" and large.policy.fair:
             self.share[cluster.job[label]] += int(y)
-        elif name == "stops" and large.policy.preemptive:
+        elif name == "keep" and large.policy.preemptive:
             for t in np.flatnonzero(large.held & (cluster.job_of == cluster.job[label])).tolist():
                 self.stays[t] += int(y)
             relation, side = ">=", Fraction(large.least[cluster.job[label]])

@@ -53,7 +53,7 @@ class GpuRules:
         self.limits: list[tuple[Part, int | None, int | None]] = []
         for change in changes:
             if isinstance(change, Constraint):
-                if change.name in self.rows or change.name in ("task", "gpu_out", "share", "running", "stops", "order"):
+                if change.name in self.rows or change.name in ("task", "gpu_out", "share", "stay", "keep", "order"):
                     raise ValueError(f"rows named {change.name!r} exist already")
                 self.rows[change.name] = self._row(change)
             elif isinstance(change, Cost):

@@ -10,7 +10,6 @@ from pydantic import Field
 from flowlex.instances.gpu import Gpu, GpuInstance, Job, Node, Running, Shard, Task
 from flowlex.instances.gpu_policy import GpuPolicy as Fairness
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.models.gpu.published_network import published_round
 from flowlex.models.gpu.transfer_costs import Penalties
 from flowlex.systems.simulation.cluster.policies.queues import start_where_cheapest
 from flowlex.systems.simulation.cluster.policy_interface import (
@@ -43,7 +42,7 @@ class Assignment(Policy):
 
     ``fairness``: FSP, FS or FSU. ``rack``, ``between_racks``, ``waiting``: penalties a1, a2, a3. ``network``: ``ours``,
     or ``published``, by which tasks whose transfer is expensive wait. ``certify``: certify every n-th round's optimum;
-    0: none (rounds of the published network are always checked).
+    0: none.
     """
 
     def __init__(
@@ -75,13 +74,10 @@ class Assignment(Policy):
         if instance is None:
             return
         self.work = float(len(tasks) * len(state.places))
-        if self.network == "published":
-            self.proven = True
-            gpu = published_round(instance, self.fairness, self.penalties).placement.gpu
-        else:
-            self.proven = next(self.turn)
-            model = GpuAssignment(instance, policy=self.fairness, penalties=self.penalties)
-            gpu = model.solve("network", certify=self.proven).gpu
+        self.proven = next(self.turn)
+        form: Literal["compact", "published"] = "compact" if self.network == "ours" else "published"
+        model = GpuAssignment(instance, policy=self.fairness, penalties=self.penalties, network=form)
+        gpu = model.solve(certify=self.proven).gpu
         places = {place.name: place for place in state.places}
         names = instance.arrays.gpu_names
         chosen = [places[names[unit]] if unit >= 0 else None for unit in gpu.tolist()]

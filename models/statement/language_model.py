@@ -1,0 +1,49 @@
+"""The part of a model that is stated in the language: its problem, from which changes and mathematics follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from flowlex.models.problem import Problem
+from flowlex.models.statement.from_language import statement_of
+from flowlex.models.statement.rows_and_objectives import Statement
+
+
+class LanguageModel:
+    """A model with ``state(p)``; the class comes before `flowlex.models.model_base.Model` among the bases."""
+
+    if TYPE_CHECKING:
+        instance: Any
+    #: What the site shows: caption, generator of the instance, options.
+    examples: ClassVar[tuple[tuple[str, str, Mapping[str, Any]], ...]] = ()
+    #: Rows that no change may drop, and why.
+    needed: ClassVar[Mapping[str, str]] = {}
+
+    def state(self, p: Problem) -> None:
+        """State the unchanged model.
+
+        Parameters
+        ----------
+        p
+            The problem to state.
+        """
+        raise NotImplementedError
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The unchanged model, stated in the language."""
+        p = Problem(self.instance.name)
+        self.state(p)
+        return p
+
+    def to_latex(self) -> str:
+        """The model as LaTeX, derived from its statement."""
+        return self.problem.to_latex()
+
+    def _repr_html_(self) -> str:
+        return self.problem._repr_html_()
+
+    def _state(self) -> Statement:
+        return statement_of(self.problem, self.needed)
