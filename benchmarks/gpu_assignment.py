@@ -43,11 +43,30 @@ def tables(*, quick: bool = False) -> Tables:
             _gpu({"generator": "gpu-scale"}, engines, _FLOW + _LP, dense=True),
         ),
         ("10 000 machines of one GPU, 200 jobs, 20 000 tasks", _gpu(large, engines, _FLOW, dense=False)),
+        ("From arrays, beside a Quincy-like prototype on OR-Tools (FSU)", _beside_quincy(200, 2_000, 20_000)),
         (
             "10 000 machines, 20 000 tasks, plain network of 220 000 arcs (target: network no slower than OR-Tools)",
             _network({"generator": "network-assignment"}, _FLOW + _FLOW_HIGHS),
         ),
     ]
+
+
+def _beside_quincy(*sizes: int) -> list[Row]:
+    """Certified placements from arrays, and the same optimum by plain lines on OR-Tools; without fairness."""
+    rows: list[Row] = []
+    for gpus in sizes:
+        case = {"generator": "gpu-scale", "gpus": gpus, "tasks": 2 * gpus, "jobs": max(gpus // 20, 5)}
+        got = {name: _measure(name, case=case) for name in ("certified", "quincy")}
+        for name, each in got.items():
+            row: Row = {"GPUs": gpus, "method": name}
+            if each.error:
+                rows.append(row | {"error": each.error})
+                continue
+            seconds = {"seconds": round(each.seconds, 4), "processor seconds": round(each.cpu_seconds, 4)}
+            times = each.seconds / got["quincy"].seconds if not got["quincy"].error else None
+            ratio = {"times the prototype": None if times is None else round(times, 2)}
+            rows.append(row | seconds | ratio | {"peak MB": round(each.peak_mb), "transfer s": each.result["cost"]})
+    return rows
 
 
 def _gpu(case: Answer, engines: tuple[str, ...], flows: Flows, *, dense: bool) -> list[Row]:
@@ -125,6 +144,69 @@ def place(case: Answer, engine: Any) -> Callable[[], Answer]:
         solution = model.solve(engine)
         assert solution.certificate is not None and solution.certificate.claim == "optimal"
         return {"cost": solution.objective, "arcs": model.sizes()["arcs"]}
+
+    return run
+
+
+def certified(case: Answer) -> Callable[[], Answer]:
+    """Run flowlex from arrays to certified placements, without fairness."""
+    from flowlex.models.gpu.model import GpuAssignment
+
+    instance = _instance(case)
+    _ = instance.arrays
+
+    def run() -> Answer:
+        solution = GpuAssignment(instance, policy="FSU").solve()  # type: ignore[arg-type]
+        assert solution.certificate is not None and solution.certificate.claim == "optimal"
+        return {"cost": round(float(solution.objective), 3)}
+
+    return run
+
+
+def quincy(case: Answer) -> Callable[[], Answer]:
+    """Run forty plain lines: a task goes to nodes and racks with its data, to the cluster, or waits at a high price."""
+    from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
+
+    instance = _instance(case)
+    view = instance.arrays
+
+    def run() -> Answer:
+        tasks, nodes, racks = len(view.task_job), len(view.node_rack), len(view.rack_names)
+        speeds = (instance.disk_mb_per_s, instance.rack_mb_per_s, instance.between_racks_mb_per_s)
+        here, near, far = (np.rint(view.shard_size_mb * 1e6 / speed).astype(np.int64) for speed in speeds)
+        remote = np.bincount(view.shard_task, far, tasks).astype(np.int64)
+        held = np.unique(view.replica_shard * racks + view.node_rack[view.replica_node])
+        shard, rack = held // racks, held % racks
+        rack_key, at = np.unique(view.shard_task[shard] * racks + rack, return_inverse=True)
+        in_rack = remote[rack_key // racks] + np.bincount(at, (near - far)[shard]).astype(np.int64)
+        node_key, at = np.unique(view.shard_task[view.replica_shard] * nodes + view.replica_node, return_inverse=True)
+        task, node = node_key // nodes, node_key % nodes
+        on_node = np.bincount(at, (here - near)[view.replica_shard]).astype(np.int64)
+        on_node += in_rack[np.searchsorted(rack_key, task * racks + view.node_rack[node])]
+        gpus = np.bincount(view.gpu_node, minlength=nodes)
+        every, first_rack, first_node = np.arange(tasks), tasks, tasks + racks
+        cluster = first_node + nodes
+        waits, sink = cluster + 1, cluster + 2
+        one, high = np.ones(tasks, np.int64), int(remote.max()) * 2 + 1
+        arcs = [  # tail, head, capacity, cost
+            (task, first_node + node, np.ones_like(task), on_node),
+            (rack_key // racks, first_rack + rack_key % racks, np.ones_like(rack_key), in_rack),
+            (every, np.full(tasks, cluster), one, remote),
+            (every, np.full(tasks, waits), one, one * high * tasks),
+            (np.full(racks, cluster), first_rack + np.arange(racks), np.full(racks, tasks), np.zeros(racks, np.int64)),
+            (first_rack + view.node_rack, first_node + np.arange(nodes), gpus, np.zeros(nodes, np.int64)),
+            (first_node + np.arange(nodes), np.full(nodes, sink), gpus, np.zeros(nodes, np.int64)),
+            (np.array([waits]), np.array([sink]), np.array([tasks]), np.array([0])),
+        ]
+        tail, head, capacity, cost = (np.concatenate(part) for part in zip(*arcs, strict=True))
+        solver = SimpleMinCostFlow()
+        made = solver.add_arcs_with_capacity_and_unit_cost(tail.astype(np.int32), head.astype(np.int32), capacity, cost)
+        supply = np.zeros(sink + 1, np.int64)
+        supply[:tasks], supply[sink] = 1, -tasks
+        solver.set_nodes_supplies(np.arange(sink + 1, dtype=np.int32), supply)
+        assert solver.solve() == solver.OPTIMAL
+        flow = solver.flows(made)
+        return {"cost": round(float((flow * np.where(cost < high * tasks, cost, 0)).sum()) / 1e6, 3)}
 
     return run
 

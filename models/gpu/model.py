@@ -36,10 +36,16 @@ from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.model_changes import Changes
-from flowlex.models.gpu.admissible_pairs import LARGEST, SMALL, LargeStatement
 from flowlex.models.gpu.assignment_network import AssignmentNetwork
-from flowlex.models.gpu.large_rounds.solve_large_round import METHOD, run_refined
-from flowlex.models.gpu.large_rounds.user_written_rules import Rules, unsupported
+from flowlex.models.gpu.large_round import (
+    LARGEST,
+    METHOD,
+    SMALL,
+    LargeRound,
+    LargeStatement,
+    solve_large,
+    unsupported,
+)
 from flowlex.models.gpu.placement_metrics import Placement
 from flowlex.models.gpu.preemption_search import GpuRun, Leaf
 from flowlex.models.gpu.round_eligibility import Policy, Round, plan_published
@@ -229,8 +235,9 @@ class GpuAssignment(LanguageModel, Model[GpuInstance, GpuSolution, GpuRun]):
         if pair_count(self.round) <= LARGEST:
             return super()._state()
         if self.network == "published":
-            raise ModelError(f"{LargeStatement.of(self.round).why}; network='compact' solves large rounds")
-        return LargeStatement.of(self.round)
+            many = f"{pair_count(self.round)} pairs of tasks and GPUs, more than {LARGEST}"
+            raise ModelError(f"the published network has {many}; network='compact' solves large rounds")
+        return LargeStatement.of(LargeRound(self.round, self.costs, Changes()))
 
     @property
     def as_stated(self) -> bool:
@@ -238,17 +245,19 @@ class GpuAssignment(LanguageModel, Model[GpuInstance, GpuSolution, GpuRun]):
         return self.network == "published" or super().as_stated
 
     @cached_property
-    def rules(self) -> Rules:
-        """The changes of the model as rules over classes of tasks and GPUs; see `unrefined`."""
-        return Rules(self.instance.arrays, self.round.may_start, self.all_changes, self.declared())
+    def classes(self) -> LargeRound:
+        """The changed round over classes of tasks and GPUs; see `unrefined`."""
+        return LargeRound(self.round, self.costs, self.all_changes)
 
     @property
     def unrefined(self) -> str:
         """Reason to solve the changed round by pairs of tasks and GPUs; empty if it is solved by classes."""
         if self.network == "published":
             return "the published network"
-        if self.waiting == "priced" or pair_count(self.round) <= SMALL or self._restated:
+        if pair_count(self.round) <= SMALL or self._restated:
             return f"{pair_count(self.round)} pairs of tasks and GPUs"
+        if not self.round.may_start.any():
+            return "no waiting task may start"
         if not self.costs.nearer_is_cheaper:
             return "data that are nearer cost more"
         return unsupported(self.all_changes)
@@ -267,20 +276,19 @@ class GpuAssignment(LanguageModel, Model[GpuInstance, GpuSolution, GpuRun]):
         if not isinstance(statement, LargeStatement):
             return super()._applied(statement, changes)
         if why := self.unrefined:
-            raise ModelError(f"{statement.why}: it takes rules, fixed choices, bounds and costs over x only; {why}")
-        _ = self.rules
-        return statement
+            raise ModelError(f"{statement.why}; {why}")
+        return LargeStatement.of(self.classes)
 
     def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> Any:
         if self.unrefined:
             return super()._run_statement(engine, options, start)
         self._check_engine(engine, options)
-        return run_refined(self.round, self.costs, self.rules, options, restarted=start is not None)
+        return solve_large(self.classes, options, restarted=start is not None)
 
     def _solution_of(self, values: Mapping[str, Any] | None, facts: dict[str, Any]) -> GpuSolution:
         view = self.instance.arrays
         gpu = np.full(len(view.task_job), -1)
-        if values is not None and "gpu" in values:  # the refined network decides placements
+        if values is not None and "gpu" in values:  # over classes of tasks and GPUs
             gpu = values["gpu"]
         elif values is not None:
             codes, x = self.statement.columns["x"].codes, values["x"]

@@ -165,15 +165,20 @@ class Statement:
         program.variable_blocks = dict(self.program.variable_blocks)
         program.constraint_blocks = dict(self.program.constraint_blocks)
         if before:
-            rows, sides = Expression.empty(len(before)), np.zeros(len(before))
-            for k, (name, value) in enumerate(before.items()):
-                each = self.stage(name)
-                sign = -1.0 if each.maximize else 1.0
-                rows = rows + (each.expression * sign).sum_by([k], len(before))
-                sides[k] = sign * float(value / each.unit)
+            rows, sides = self.limits(before)
             program.constrain("stages_before", rows, "<=", sides, labels=list(before))
         (program.maximize if chosen.maximize else program.minimize)(chosen.expression)
         return program
+
+    def limits(self, before: Mapping[str, Fraction]) -> tuple[Expression, Floats]:
+        """Left and right sides of ``<=`` that keep stages, as minimisations, at their values."""
+        rows, sides = Expression.empty(len(before)), np.zeros(len(before))
+        for k, (name, value) in enumerate(before.items()):
+            each = self.stage(name)
+            sign = -1.0 if each.maximize else 1.0
+            rows = rows + (each.expression * sign).sum_by([k], len(before))
+            sides[k] = sign * float(value / each.unit)
+        return rows, sides
 
     def split(self, values: Any) -> dict[str, Floats]:
         """Values of all columns by name of the variables."""

@@ -71,7 +71,7 @@ RULES = "rules it holds under"
 _OWN: dict[str, str] = {
     "jit-bandwidth": "flowlex.validation.restated.jit:VERIFIER",
     "flow-scheduling": "flowlex.validation.restated.flow:VERIFIER",
-    "gpu-assignment": "flowlex.validation.certificates.gpu:VERIFIER",
+    "gpu-assignment": "flowlex.validation.restated.gpu_answer:VERIFIER",
     "allocation": "flowlex.validation.restated.allocation:VERIFIER",
     "load-partition": "flowlex.validation.restated.load:VERIFIER",
     "min-cost-flow": "flowlex.validation.restated.min_cost_flow:VERIFIER",
@@ -130,6 +130,9 @@ class Verifier:
         States the problem of an instance and options, to judge answers of changed models; None: they are not judged.
     changed
         Judges answers of changed models that are given like those of unchanged ones, without values of variables.
+    restricted
+        Of a problem that is never written out: the changed problem over the columns that matter, and the proof for it;
+        None: the problem is written out, by ``restated``.
     grouped
         Judges answers of changed models in another way, or returns None; then they are judged by ``state``.
     figures
@@ -158,6 +161,7 @@ class Verifier:
     figures: Callable[[Claimed, Mapping[str, Mapping[str, Any]]], Finding] | None = None
     measure: Callable[[Document, Any, Changes, Finding], Finding] | None = None
     restated: Callable[[Any, Mapping[str, Any]], ExactProgram] | None = None
+    restricted: Callable[[Any, Document, Changes], tuple[ExactProgram, Mapping[str, Any]] | None] | None = None
     main: str = ""
     needed: frozenset[str] = frozenset()
     with_proof: Callable[[Any, Mapping[str, Any], Mapping[str, Any]], ExactProgram] | None = None
@@ -425,18 +429,17 @@ def _changed_program(
     from flowlex.validation.restated.program_finding import program_finding
 
     every, answered = _all_changes(read, instance), read.status not in ("infeasible", "unbounded")
-    found = None
-    if verifier.grouped is not None:
-        stated = read.values or {} if answered else None
-        found = verifier.grouped(instance, read.options, every, stated, read.proof, budget)
-    if found is None:
-        more = verifier.with_proof
+    few = None if verifier.restricted is None else verifier.restricted(instance, read, every)
+    if few is not None:
+        program, proof = few
+    else:
+        more, proof = verifier.with_proof, read.proof
         source = restated(instance, read.options) if more is None else more(instance, read.options, read.proof)
         program = changed_program(source, every, verifier.needed)
-        values = exact_answer(read.values or {}, program) if answered else None
-        found = program_finding(program, values, read.proof, read.status, budget, main=verifier.main)
-        if values is not None and values.unit.denominator > 1:  # the file states figures in floating point
-            found = replace(found, tolerance=max(found.tolerance, program.tolerance))
+    values = exact_answer(read.values or {}, program) if answered else None
+    found = program_finding(program, values, proof, read.status, budget, main=verifier.main)
+    if values is not None and values.unit.denominator > 1:  # the file states figures in floating point
+        found = replace(found, tolerance=max(found.tolerance, program.tolerance))
     return _with_figures(found, read, verifier, instance, budget)
 
 

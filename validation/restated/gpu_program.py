@@ -22,11 +22,11 @@ of ``task`` completed, every column left out has a reduced cost of at least 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from math import ceil, floor
 from typing import Any
 
@@ -34,7 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.block_labels import label_text
+from flowlex.instances import model_changes as variables
 from flowlex.instances.gpu import GpuInstance
+from flowlex.instances.model_changes import Changes, Constraint, Cost, Fix, Term
 from flowlex.validation.proofs.exact_program import Bounds, ColumnBlock, Exact, ExactProgram, Objective, RowBlock
 from flowlex.validation.restated.gpu import Costs, GpuColumns, RoundOptions
 
@@ -180,8 +182,13 @@ class GpuRound:
         task, gpu = np.nonzero(fits)
         return task.astype(np.int64), gpu.astype(np.int64)
 
-    def pairs_at(self, prices: Iterable[NDArray[Any]], also: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-        """Tasks and GPUs of the columns that can be the cheapest at some (G,) prices, and of others, by task."""
+    def pairs_at(
+        self, prices: Iterable[NDArray[Any]], also: tuple[Ints, Ints], apart: Sequence[tuple[Mask, Ints]] = ()
+    ) -> tuple[Ints, Ints]:
+        """Tasks and GPUs of the columns that can be the cheapest at some (G,) prices, and of others, by task.
+
+        ``apart``: (T,) tasks, and (G,) a number that differs for GPUs between which rules tell them apart.
+        """
         view, gpus = self.view, len(self.view.gpu_names)
         held = np.flatnonzero(self.held)
         keys = [held * gpus + view.task_running_gpu[held], also[0] * gpus + also[1]]
@@ -197,11 +204,14 @@ class GpuRound:
             (view.gpu_node, node_key // nodes, node_key % nodes),
         ]
         ranks = {rank.tobytes(): rank for rank in (np.unique(p, return_inverse=True)[1] for p in prices)}
-        for rank in ranks.values():
-            for place, task, where in places:
-                mine = self.starts[task]
-                at, gpu = _cheapest(place, view.gpu_memory, rank, where[mine], view.task_memory[task[mine]])
-                keys.append(task[mine][at] * gpus + gpu)
+        for chosen, code in apart or ((self.starts, np.zeros(gpus, np.int64)),):
+            every = np.arange(int(code.max()) + 1)
+            for rank, (place, task, where) in product(ranks.values(), places):
+                mine = self.starts[task] & chosen[task]
+                each = np.repeat(task[mine], len(every))
+                spot = (where[mine][:, None] * len(every) + every).ravel()
+                at, gpu = _cheapest(place * len(every) + code, view.gpu_memory, rank, spot, view.task_memory[each])
+                keys.append(each[at] * gpus + gpu)
         task, gpu = np.divmod(np.unique(np.concatenate(keys)), gpus)
         return task, gpu
 
@@ -209,6 +219,72 @@ class GpuRound:
         """The program over the columns of these pairs, sorted by task."""
         made = _Program(self, task, gpu)
         return made.published() if self.options.published else made.build()
+
+
+class GpuSelections:
+    """What the changes of a round tell apart.
+
+    Attributes
+    ----------
+    apart
+        (T,) tasks that the same changes select, and (G,) a number that differs for GPUs that these treat differently.
+    bounded
+        Tasks and GPUs of the columns with another lower bound than 0.
+    """
+
+    def __init__(self, instance: GpuInstance, of: GpuRound, changes: Changes) -> None:
+        view, nodes = of.view, instance.nodes
+        where = view.gpu_node.tolist()
+        self._of_task = {"task": view.task_names, "job": [view.job_names[j] for j in view.task_job.tolist()]}
+        self._of_gpu = {"gpu": view.gpu_names, "node": [nodes[n].name for n in where],
+                        "rack": [nodes[n].rack for n in where]}  # fmt: skip
+        masks, codes = [], []
+        fixed = np.zeros((2, 0), np.int64)
+        for change in changes:
+            terms: tuple[Term, ...] = ()
+            if isinstance(change, (Constraint, Cost)):
+                terms = change.terms
+            elif isinstance(change, (Fix, variables.Bounds)):
+                terms = (change.variables,)
+            for term in (term for term in terms if term.variable == "x"):
+                masks.append(self._chosen(term, self._of_task))
+                code = self._chosen(term, self._of_gpu).astype(np.int64)
+                for level in (level for level in term.by if level in self._of_gpu):
+                    _, place = np.unique(np.array(self._of_gpu[level], object), return_inverse=True)
+                    code = np.where(code > 0, code * (len(code) + 1) + place + 1, 0)
+                codes.append(code)
+                low = change.value if isinstance(change, Fix) else getattr(change, "lower", None)
+                if low:
+                    both = np.flatnonzero(masks[-1]), np.flatnonzero(code)
+                    if len(both[0]) * len(both[1]) > _MOST_FIXED:
+                        raise ValueError(f"a change fixes more than {_MOST_FIXED} pairs of tasks and GPUs")
+                    fixed = np.append(fixed, np.array(np.meshgrid(*both)).reshape(2, -1), axis=1)
+        task, gpu = fixed
+        there = np.where(of.held[task], view.task_running_gpu[task] == gpu,
+                         of.starts[task] & (view.task_memory[task] <= view.gpu_memory[gpu]))  # fmt: skip
+        self.bounded: tuple[Ints, Ints] = (task[there], gpu[there])
+        self.apart: list[tuple[Mask, Ints]] = []
+        sets, member = np.unique(np.array(masks, bool).reshape(-1, len(view.task_names)), axis=1, return_inverse=True)
+        for k in range(sets.shape[1]):
+            joint = np.zeros(len(view.gpu_names), np.int64)
+            for used, code in zip(sets[:, k].tolist(), codes, strict=True):
+                if used:
+                    _, joint = np.unique(joint * (int(code.max()) + 1) + code, return_inverse=True)
+            self.apart.append((member.reshape(-1) == k, joint.astype(np.int64)))
+
+    @staticmethod
+    def _chosen(term: Term, labels: Mapping[str, Sequence[str]]) -> Mask:
+        """Members with the labels that a term asks for."""
+        found = np.ones(len(next(iter(labels.values()))), bool)
+        for level, wanted in term.where.items():
+            if level in labels:
+                these = wanted if isinstance(wanted, tuple) else (wanted,)
+                found &= np.array([label in these for label in labels[level]], bool)
+        return found
+
+
+#: Most pairs with a lower bound of their own.
+_MOST_FIXED = 1_000_000
 
 
 def _cheapest(place: Ints, memory: NDArray[np.float64], rank: Ints, where: Ints, need: NDArray[np.float64]) -> Any:

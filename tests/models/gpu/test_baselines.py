@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from flowlex.formulations import solve
 from flowlex.instances.generators import generate
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.gpu.baselines import BASELINES, base_shares, compare, greedy, greedy_delay
+from flowlex.models.gpu.baselines import BASELINES, compare, greedy, greedy_delay
 from flowlex.models.gpu.model import GpuAssignment, Penalties, Policy
 from flowlex.models.gpu.placement_metrics import Placement, jain_index
 from flowlex.models.gpu.plots import draw_network
+from flowlex.models.gpu.round_eligibility import base_shares
 from flowlex.models.gpu.transfer_costs import TransferCosts
 from flowlex.models.model_base import ModelError
 from tests.models.gpu.cases import cluster, job, task

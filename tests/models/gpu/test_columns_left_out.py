@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import flowlex.validation.certificates.gpu as certificates
+import flowlex.validation.restated.gpu_answer as certificates
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.validation.certificates import verify
@@ -38,12 +38,7 @@ def test_the_verdict_is_that_over_all_columns(options: dict[str, Any], monkeypat
             assert str(verify(document, instance)) == str(whole) and whole.claim == "optimal"
 
 
-def _price(proof: dict[str, Any], **gpus: int) -> None:
-    proof["stages"]["transfer"][0]["rows"] = {"gpu_out": {"at": {name: -price for name, price in gpus.items()}}}
-
-
 FORGED: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "prices of one leaf": lambda proof: _price(proof, **{"n.0": 900}),
     "a branch on a waiting task": lambda proof: proof["stages"]["transfer"][0].update(
         branches=[{"row": [["x", "t,n.0", 1]], "relation": ">=", "side": 1}]
     ),

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import flowlex.models.gpu.model
-import flowlex.validation.certificates.gpu.judge_large_rounds
+import flowlex.validation.restated.gpu_answer
 from flowlex import generate
-from flowlex.models.gpu.admissible_pairs import LARGEST
+from flowlex.models.gpu.large_round import LARGEST
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import verify
@@ -24,17 +24,17 @@ from tests.models.gpu.test_changes_faults import leaves, rule
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Solve and verify small rounds by classes too."""
     monkeypatch.setattr(flowlex.models.gpu.model, "SMALL", -1)
-    monkeypatch.setattr(flowlex.validation.certificates.gpu.judge_large_rounds, "LARGE", -1)
+    monkeypatch.setattr(flowlex.validation.restated.gpu_answer, "_WRITTEN_OUT", -1)
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("first", range(0, 300, 50))
+@pytest.mark.parametrize("first", range(0, 80, 20))
 def test_small_rounds_equal_an_independent_program(first: int) -> None:
-    for seed in range(first, first + 50):
+    for seed in range(first, first + 20):
         model, program = random_changes(seed)
         if not model.changes or model.unrefined:
             continue
-        assert model.method.startswith("compact network")
+        assert model.method.startswith("classes of tasks")
         wanted, solution = program.solve(), model.solve("highs")
         certificate = verify(json.loads(json.dumps(solution.to_dict())), model.instance)
         assert certificate.ok, seed
@@ -106,7 +106,7 @@ def test_seeded_faults_are_refused(name: str) -> None:
 def test_a_large_round_with_rules_is_proven() -> None:
     model = GpuAssignment(generate("gpu-scale", gpus=1200, tasks=2400, jobs=20))
     x = model.variables["x"]
-    assert len(x) > LARGEST and "compact network" not in model.method
+    assert len(x) > LARGEST and "classes of tasks" not in model.method
     jobs, racks = x.labels.levels["job"], x.labels.levels["rack"]
     for job, rack in zip(jobs[:5], racks[:5], strict=True):
         model = model.with_constraint(f"{job} in {rack}", x.sel(job=job, rack=rack).sum() <= 1)
@@ -115,12 +115,12 @@ def test_a_large_round_with_rules_is_proven() -> None:
     frame = solution.to_frame()
     for job, rack in zip(jobs[:5], racks[:5], strict=True):
         assert ((frame["job"] == job) & (frame["rack"] == rack)).sum() <= 1
-    with pytest.raises(ModelError, match="pairs of tasks and GPUs, more than"):
-        model.without("share")
+    with pytest.raises(ModelError, match=r"pairs of tasks and GPUs, more than.*drops integrality"):
+        model.relaxed()
     with pytest.raises(ModelError, match="its rows are not made one by one"):
         model.compile()
     with pytest.raises(ModelError, match="no rack"):
         x.sel(rack="none")
     busy = model.with_constraint("busy", x.sel(rack=racks[0]).sum() >= 2000).solve()
-    assert str(busy.status) == "infeasible" and busy.infeasibility.constraints == ("busy",)
+    assert str(busy.status) == "infeasible" and "busy" in busy.infeasibility.constraints
     assert busy.certificate is not None and busy.certificate.claim == "infeasible"

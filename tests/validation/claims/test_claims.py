@@ -10,7 +10,7 @@ import pytest
 
 from flowlex.instances.generators.gpu import paper_jobs
 from flowlex.instances.generators.registry import generate
-from flowlex.models.gpu.baselines import base_shares
+from flowlex.models.gpu.round_eligibility import base_shares
 from flowlex.models.jit.latest_arrival import latest_arrival_times
 from flowlex.validation.claims import (
     gpu_paper_claims,

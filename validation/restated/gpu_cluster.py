@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.gpu import GpuInstance
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.restated.gpu import GpuColumns
 
@@ -13,8 +12,8 @@ from flowlex.validation.restated.gpu import GpuColumns
 class Cluster:
     """The instance as columns in its own order, and the answer placed in them."""
 
-    def __init__(self, instance: GpuInstance, placements: dict[str, str]) -> None:
-        view = self.view = GpuColumns.of(instance)
+    def __init__(self, view: GpuColumns, placements: dict[str, str]) -> None:
+        self.view = view
         self.gpu: dict[str, int] = {name: g for g, name in enumerate(view.gpu_names)}
         self.task: dict[str, int] = {name: t for t, name in enumerate(view.task_names)}
         self.job: dict[str, int] = {name: j for j, name in enumerate(view.job_names)}
@@ -31,12 +30,6 @@ class Cluster:
         if not self.strange:
             for t, g in placements.items():
                 self.at[self.task[t]] = self.gpu[g]
-
-    def labels(self) -> list[str]:
-        """Node and memory of each GPU."""
-        names = list(self.node)
-        memory = [repr(gb).removesuffix(".0") for gb in self.gpu_memory.tolist()]
-        return [f"{names[n]},{gb}" for n, gb in zip(self.gpu_node.tolist(), memory, strict=True)]
 
     def counts(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         return np.bincount(self.job_of[chosen], minlength=len(self.job))

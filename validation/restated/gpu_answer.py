@@ -6,9 +6,11 @@ figures and tables beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import csv
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,15 +19,16 @@ from numpy.typing import NDArray
 from flowlex.formulations.block_labels import label_text
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
+from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.exact_numbers import agrees
-from flowlex.validation.certificates.gpu.cluster_columns import Cluster, none
-from flowlex.validation.certificates.gpu.judge_large_rounds import judge_refined
 from flowlex.validation.certificates.problem_options import GpuOptions
-from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier, same_values
-from flowlex.validation.proofs.exact_program import Exact, ExactProgram
+from flowlex.validation.certificates.verifier_interface import Claimed, Document, Finding, Strict, Verifier, same_values
+from flowlex.validation.proofs.changed_program import changed_program
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram, common_unit, scaled
 from flowlex.validation.proofs.proof import ProofError
-from flowlex.validation.restated.gpu_program import GpuRound
+from flowlex.validation.restated.gpu_cluster import Cluster, none
+from flowlex.validation.restated.gpu_program import GpuRound, GpuSelections
 from flowlex.validation.restated.program_finding import program_finding
 
 __all__ = ["VERIFIER"]
@@ -47,10 +50,10 @@ class GpuAnswer(Strict):
 
 def _judge(claimed: Claimed) -> Finding:
     instance, document, answer = claimed.instance, claimed.document, claimed.answer
-    cluster = Cluster(instance, answer.placements)
+    round_ = GpuRound.of(instance, document.options)
+    cluster = Cluster(round_.view, answer.placements)
     if cluster.strange:
         return Finding("feasible", (none("tasks and GPUs of this instance", cluster.strange),))
-    round_ = GpuRound.of(instance, document.options)
     costs, at = round_.costs, cluster.at
     own = np.flatnonzero(at >= 0)
     may = (cluster.own[own] == at[own]) | (round_.starts[own] & (cluster.need[own] <= cluster.gpu_memory[at[own]]))
@@ -86,15 +89,24 @@ def _judge(claimed: Claimed) -> Finding:
 
 
 def _gpu_prices(document: Mapping[str, Any], cluster: Cluster) -> Iterator[NDArray[Any]]:
-    """(G,) each set of multipliers of ``gpu_out`` that leaves may use; without order among equals."""
-    yield np.zeros(len(cluster.gpu), np.int64)
-    shared = document.get("shared", {})
-    for rows in shared.values() if isinstance(shared, dict) else ():
+    """(G,) each set of multipliers of ``gpu_out`` that leaves use; without order among equals."""
+    none: NDArray[Any] = np.zeros(len(cluster.gpu), np.int64)
+    yield none
+
+    def prices(rows: Mapping[str, Any]) -> NDArray[Any]:
         given = rows.get("gpu_out", {})
-        prices = _whole_or_exact([given.get("default", 0), *given.get("at", {}).values()])
-        price = np.full(len(cluster.gpu), prices[0], prices.dtype)
-        price[[cluster.gpu[name] for name in given.get("at", {})]] = prices[1:]
-        yield -price
+        values = _whole_or_exact([given.get("default", 0), *given.get("at", {}).values()])
+        price = np.full(len(cluster.gpu), values[0], values.dtype)
+        price[[cluster.gpu[name] for name in given.get("at", {})]] = values[1:]
+        return -price
+
+    known = {name: prices(rows) for name, rows in document.get("shared", {}).items()}
+    yield from known.values()
+    stages = [leaves for leaves in document.get("stages", {}).values() if not isinstance(leaves, str)]
+    derived = [row["cases"] for row in document.get("derived", [])]
+    for leaf in chain.from_iterable([*stages, *derived, document.get("empty", [])]):
+        if "gpu_out" in leaf.get("rows", {}):
+            yield prices(leaf["rows"]) + known.get(leaf.get("shared", ""), none)
 
 
 def _whole_or_exact(values: list[Any]) -> NDArray[Any]:
@@ -107,8 +119,8 @@ def _whole_or_exact(values: list[Any]) -> NDArray[Any]:
 def _over_all_pairs(proof: dict[str, Any], cluster: Cluster) -> dict[str, Any]:
     """The proof, if it holds for the columns that are not written out too.
 
-    These are of waiting tasks, and no cheaper than others of their task at the shared prices of GPUs. So only shared
-    multipliers may tell GPUs apart, and those of ``task`` are completed.
+    These are of waiting tasks, and no cheaper than others of their task at the prices of GPUs of any leaf. So branches
+    and derived rows are about running tasks, and multipliers of ``task`` are completed.
     """
     held = np.flatnonzero(cluster.own >= 0).tolist()
     gpus = cluster.view.gpu_names
@@ -119,8 +131,6 @@ def _over_all_pairs(proof: dict[str, Any], cluster: Cluster) -> dict[str, Any]:
             raise ProofError(f"in a round of many pairs, branches are on running tasks, not on x[{strange[0]}]"[:160])
 
     def leaf(of: dict[str, Any]) -> dict[str, Any]:
-        if "gpu_out" in of.get("rows", {}):
-            raise ProofError("in a round of many pairs, prices of GPUs are shared")
         for branch in of.get("branches", []):
             about_running(branch["row"])
         complete = of.get("complete", [])
@@ -136,7 +146,46 @@ def _over_all_pairs(proof: dict[str, Any], cluster: Cluster) -> dict[str, Any]:
             name: leaves if isinstance(leaves, str) else [*map(leaf, leaves)]
             for name, leaves in proof["stages"].items()
         }
+    if "empty" in proof:
+        made["empty"] = [*map(leaf, proof["empty"])]
     return made
+
+
+def _restricted(instance: Any, document: Document, changes: Changes) -> tuple[ExactProgram, Mapping[str, Any]] | None:
+    """A changed round of many pairs over the columns that can be the cheapest; None: all are written out.
+
+    GPUs that the changes treat alike for a task differ in price and transfer only.
+    """
+    round_ = GpuRound.of(instance, document.options)
+    if round_.options.published or round_.pair_count <= _WRITTEN_OUT:
+        return None
+    cluster = Cluster(round_.view, {})
+    chosen = [*_named_pairs(round_, cluster, (document.values or {}).get("x", {}))]
+    told = GpuSelections(instance, round_, changes)
+    task, gpu = np.array(chosen, np.int64).reshape(-1, 2).T
+    also = np.append(task, told.bounded[0]), np.append(gpu, told.bounded[1])
+    pairs = round_.pairs_at([*_gpu_prices(document.proof, cluster)], also, told.apart)
+    program = changed_program(round_.program(*pairs), changes, VERIFIER.needed)
+    transfer = next(each for each in program.objectives if each.name == "transfer")
+    unit = common_unit([transfer.unit, round_.costs.unit_s])  # of columns that are left out too
+    finer = int(transfer.unit / unit)
+    fine = replace(transfer, value=scaled(transfer.value, finer), constant=transfer.constant * finer, unit=unit, step=1)
+    objectives = [fine if each is transfer else each for each in program.objectives]
+    # Columns that are 0 do not count where multipliers of ``task`` are completed.
+    low, high, once = program.lower.at.numbers, program.upper.at.numbers, program.rows["task"]
+    open_ = ((low != 0) | (high != 0))[once.column]
+    once = replace(once, row=once.row[open_], column=once.column[open_], value=once.value[open_])
+    changed = replace(program, objectives=objectives, rows={**program.rows, "task": once})
+    return changed, _over_all_pairs(dict(document.proof), cluster)
+
+
+def _named_pairs(round_: GpuRound, cluster: Cluster, labels: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Tasks and GPUs of the columns ``x`` with these labels; others do not exist."""
+    for parts in csv.reader(labels):
+        if len(parts) == 2 and parts[0] in cluster.task and parts[1] in cluster.gpu:
+            t, g = cluster.task[parts[0]], cluster.gpu[parts[1]]
+            if cluster.own[t] == g or (round_.starts[t] and cluster.need[t] <= cluster.gpu_memory[g]):
+                yield t, g
 
 
 def _values(program: ExactProgram, round_: GpuRound, pairs: Any, at: NDArray[np.int64]) -> Exact:
@@ -221,10 +270,10 @@ def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) ->
 def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
     """The answer of a changed model: places are those of the values, and tables and figures follow from them."""
     answer = claimed.answer
-    cluster = Cluster(claimed.instance, answer.placements)
+    round_ = GpuRound.of(claimed.instance, claimed.document.options)
+    cluster = Cluster(round_.view, answer.placements)
     if cluster.strange:
         return Finding("feasible", (none("tasks and GPUs of this instance", cluster.strange),))
-    round_ = GpuRound.of(claimed.instance, claimed.document.options)
     costs, unit = round_.costs, rational(answer.cost_unit_s)
     read = costs.levels((cluster.at >= 0) & ~round_.held, cluster.gpu_node[cluster.at])
     checks = (
@@ -253,6 +302,6 @@ VERIFIER = Verifier(
     restated=restate_gpu,
     main="transfer",
     needed=frozenset({"task", "gpu_out", "stay"}),
-    grouped=judge_refined,
+    restricted=_restricted,
     figures=_changed_figures,
 )
