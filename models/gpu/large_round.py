@@ -109,8 +109,8 @@ class LargeRound:
         forced = waits & (block.lower > 0)
         program = s.program.copy()
         program.rows = None
-        bounds = {"lower": np.where(waits, 0.0, block.lower), "upper": block.upper * capacity}
-        program.variable_blocks = {**program.variable_blocks, "x": replace(block, **bounds)}
+        counted = replace(block, lower=np.where(waits, 0.0, block.lower), upper=block.upper * capacity)
+        program.variable_blocks = {**program.variable_blocks, "x": counted}
         s = replace(s, program=program, rows=dict(s.rows))
         if forced.any():  # all pairs of two classes, by whatever columns they go
             of_class = columns.codes["class"] * len(columns.levels["gpu"]) + columns.codes["gpu"]

@@ -222,7 +222,7 @@ class GpuAssignment(LanguageModel, Model[GpuInstance, GpuSolution, GpuRun]):
         self._state_over(p, (tasks, np.where(own >= 0, own, int(view.gpu_memory.argmax()))))
         return p
 
-    def to_latex(self) -> str:
+    def to_latex(self) -> str:  # type: ignore[override]
         """The model as LaTeX, derived from its statement."""
         return self._formulas.to_latex()
 

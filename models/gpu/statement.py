@@ -112,7 +112,7 @@ def pair_table(view: GpuArrays, task: Integers, gpu: Integers, **keys: Any) -> A
 
     node = view.gpu_node[gpu]
     names = [*zip((task, gpu), (view.task_names, view.gpu_names), ("task", "gpu"), strict=True)]
-    levels = [pd.Index(labels, dtype=object) for _, labels, _ in names]
+    levels: list[Any] = [pd.Index(labels, dtype=object) for _, labels, _ in names]
     index = pd.MultiIndex(levels=levels, codes=[codes.tolist() for codes, *_ in names], names=[n for *_, n in names])
     follow = ((view.task_job[task], view.job_names), (node, view.node_names), (view.node_rack[node], view.rack_names))
     columns = {
@@ -206,7 +206,7 @@ def fair_shares(p: Problem, plan: Round, by_job: Expression) -> None:
     p.set("step", steps, words="numbers of tasks")
     job = np.repeat(np.arange(len(most)), most)
     step = np.arange(len(job)) - np.repeat(np.cumsum(most) - most, most)
-    levels = [pd.Index(view.job_names, dtype=object), pd.Index(steps)]
+    levels: list[Any] = [pd.Index(view.job_names, dtype=object), pd.Index(steps)]
     index = pd.MultiIndex(levels=levels, codes=[job.tolist(), step.tolist()], names=["job", "step"])
     y = p.variables("share_step", over=index, binary=True, words="a job runs at least so many tasks")
     p.constrain("share", by_job == y.sum(by="job"), words="a job has as many steps as running tasks", dual=_SHARE)
