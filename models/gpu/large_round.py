@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,13 +46,14 @@ from flowlex.models.gpu.statement import (
     sets,
 )
 from flowlex.models.gpu.transfer_costs import TransferCosts
-from flowlex.models.problem import Problem
 from flowlex.models.solution import Dual, ModelError
 from flowlex.models.statement.apply_changes import apply_changes
-from flowlex.models.statement.from_language import statement_of
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import StatementRun, run_statement, values_document
 from flowlex.models.statement.variable_labels import Index
+
+if TYPE_CHECKING:
+    from flowlex.models.problem import Problem
 
 #: Numbers of pairs up to which a changed round is always solved by pairs, and beyond which it never is.
 SMALL, LARGEST = 20_000, 2_000_000
@@ -102,6 +103,8 @@ class LargeRound:
 
         ``capacity``: most of them that may run; ``waits``: which columns are of waiting tasks.
         """
+        from flowlex.models.statement.from_language import statement_of
+
         stages = {objective.name for objective in p.objectives}
         mine = [each for each in self.changes if not isinstance(each, Cost) or each.stage in stages]
         s = apply_changes(statement_of(p, NEEDED), Changes(changes=tuple(mine)))
@@ -124,6 +127,8 @@ class LargeRound:
     @cached_property
     def fair(self) -> Statement:
         """The statement of fair shares and the number of running tasks."""
+        from flowlex.models.problem import Problem
+
         view, p = self.view, Problem("classes")
         sets(p, view)
         first, _, size = _classes(view.task_job[self.start], self.kind[self.start])
@@ -166,6 +171,8 @@ class LargeRound:
     def whole(self) -> Statement:
         """The statement of all stages, with transfer as in the compact network."""
         import pandas as pd
+
+        from flowlex.models.problem import Problem
 
         view, costs, p = self.view, self.costs, Problem("compact")
         names, racks = np.array(view.task_names, object), np.array(view.rack_names, object)

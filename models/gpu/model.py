@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,10 +57,12 @@ from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
 from flowlex.models.gpu.value_of_one_more_gpu import Value, value_of
 from flowlex.models.model_base import Dual, Model, ModelError, Solution
 from flowlex.models.model_equations import html_table
-from flowlex.models.problem import Problem
 from flowlex.models.solution import plain
 from flowlex.models.statement.language_model import LanguageModel
 from flowlex.models.statement.rows_and_objectives import Statement
+
+if TYPE_CHECKING:
+    from flowlex.models.problem import Problem
 
 __all__ = ["GpuAssignment", "Penalties", "Policy"]
 
@@ -216,6 +218,8 @@ class GpuAssignment(LanguageModel, Model[GpuInstance, GpuSolution, GpuRun]):
         """The problem; of a large round over one GPU for each task, which has the same formulas."""
         if pair_count(self.round) <= SMALL:
             return self.problem
+        from flowlex.models.problem import Problem
+
         view, p = self.instance.arrays, Problem(self.instance.name)
         tasks = np.flatnonzero(self.round.may_start | (view.task_running_gpu >= 0))
         own = view.task_running_gpu[tasks]

@@ -17,17 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowlex.formulations.language.expressions import Expression
 from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.gpu import GpuArrays
 from flowlex.models.gpu.round_eligibility import Round, base_shares
 from flowlex.models.gpu.transfer_costs import TransferCosts
-from flowlex.models.problem import Problem
 from flowlex.models.solution import ModelError
+
+if TYPE_CHECKING:
+    from flowlex.formulations.language.expressions import Expression
+    from flowlex.models.problem import Problem
 
 #: Rows that no change may drop, and why.
 NEEDED = {

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flowlex.models.problem import Problem
-from flowlex.models.statement.from_language import statement_of
 from flowlex.models.statement.rows_and_objectives import Statement
+
+if TYPE_CHECKING:
+    from flowlex.models.problem import Problem
 
 
 class LanguageModel:
@@ -34,6 +35,8 @@ class LanguageModel:
     @cached_property
     def problem(self) -> Problem:
         """The unchanged model, stated in the language."""
+        from flowlex.models.problem import Problem
+
         p = Problem(self.instance.name)
         self.state(p)
         return p
@@ -46,4 +49,6 @@ class LanguageModel:
         return self.problem._repr_html_()
 
     def _state(self) -> Statement:
+        from flowlex.models.statement.from_language import statement_of
+
         return statement_of(self.problem, self.needed)
