@@ -139,7 +139,7 @@ def test_values_that_break_a_row_are_an_error(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         solve_statement, "values_document", lambda *args: {k: dict.fromkeys(v, 5) for k, v in true(*args).items()}
     )
-    with pytest.raises(CertificateError, match="bounds of"):
+    with pytest.raises(CertificateError, match="within its bounds"):
         changed.solve("highs")
 
 
