@@ -147,7 +147,9 @@ class Batch:
             return self._finishing(iter(()))
         if self.cluster is not None:
             return self._finishing(self.cluster.perform(self.tasks))
-        return self._finishing(solve_all(self.tasks, self.processes, self._notify))
+        from flowlex.cli.worker_process import main
+
+        return self._finishing(solve_all(self.tasks, self.processes, self._notify, main))
 
     def _finishing(self, performed: Iterator[Finished]) -> Iterator[Finished]:
         for item in self.before:

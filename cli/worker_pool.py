@@ -71,6 +71,8 @@ def failed(task: dict[str, Any], status: str, message: str) -> Finished:
 
 #: Called with a task and an event of its worker (see `flowlex.cli.worker_process`).
 Listener = Callable[[dict[str, Any], dict[str, Any]], None]
+#: Serves the process with this id until standard input ends.
+Serve = Callable[[int], None]
 
 
 def grace_s(time_limit_s: float) -> float:
@@ -78,8 +80,12 @@ def grace_s(time_limit_s: float) -> float:
     return 2.0 + time_limit_s / 10
 
 
-def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | None = None) -> Iterator[Finished]:
+def solve_all(
+    tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | None = None, serve: Serve | None = None
+) -> Iterator[Finished]:
     """Run tasks (see `flowlex.cli.worker_process.run_task`) on ``jobs`` processes, which start at once.
+
+    With ``serve`` (the worker's main function), they are forks of this process where that is safe.
 
     Yield each as it finishes, also after failures; raise `PoolError` if workers end before they begin to work.
     """
@@ -107,7 +113,7 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | N
             except Exception as error:
                 results.put(error)
 
-    workers = [SingleWorker() for _ in range(min(jobs, many))]
+    workers = [SingleWorker(serve) for _ in range(min(jobs, many))]
     for worker, task in zip(workers, tasks, strict=False):
         with contextlib.suppress(PoolError):  # the thread tries again
             worker.start(task)
@@ -133,13 +139,14 @@ def solve_all(tasks: Iterable[dict[str, Any]], jobs: int, listener: Listener | N
 class SingleWorker:
     """One supervised process that runs tasks one at a time and stays alive between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, serve: Serve | None = None) -> None:
+        self._serve = serve
         self._process: _Process | None = None
 
     def start(self, task: dict[str, Any]) -> _Process:
         """Start the process for a task, if there is none."""
         try:
-            self._process = self._process or _Process(show_log=task["log"])
+            self._process = self._process or _Process(self._serve, show_log=task["log"])
         except OSError as error:
             raise PoolError(f"no worker process can be started: {error.strerror or error}") from error
         return self._process
@@ -186,14 +193,14 @@ class SingleWorker:
 class _Process:
     """One process and its current task."""
 
-    def __init__(self, *, show_log: bool) -> None:
+    def __init__(self, serve: Serve | None, *, show_log: bool) -> None:
         self.log: IO[bytes] = tempfile.TemporaryFile("a+b")  # noqa: SIM115  (closed by kill)
         (given, inbox), (outbox, told) = os.pipe(), os.pipe()
         self.inbox, self.outbox = os.fdopen(inbox, "wb"), os.fdopen(outbox, "rb")
         stderr = 2 if show_log else self.log.fileno()
         self.process: subprocess.Popen[bytes] | _Fork
-        if _may_fork() and min(given, told) > 2:
-            self.process = _Fork(given, told, stderr)
+        if serve is not None and _may_fork() and min(given, told) > 2:
+            self.process = _Fork(serve, given, told, stderr)
         else:
             command = [sys.executable, "-P", "-m", "flowlex.cli.worker_process", str(os.getpid())]
             self.process = subprocess.Popen(command, stdin=given, stdout=told, stderr=stderr, start_new_session=True)
@@ -287,9 +294,7 @@ def _may_fork() -> bool:
 class _Fork:
     """A worker process that is a fork of this one, used like `subprocess.Popen`."""
 
-    def __init__(self, stdin: int, stdout: int, stderr: int) -> None:
-        from flowlex.cli.worker_process import main
-
+    def __init__(self, serve: Serve, stdin: int, stdout: int, stderr: int) -> None:
         parent = os.getpid()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -306,7 +311,7 @@ class _Fork:
                     if int(entry.name) > 2:
                         with contextlib.suppress(OSError):  # that of the list itself
                             os.close(int(entry.name))
-                main(parent)
+                serve(parent)
                 code = 0
             except BaseException:
                 traceback.print_exc()
