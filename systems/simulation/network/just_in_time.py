@@ -70,9 +70,7 @@ class JustInTime:
         self._runs: dict[int, list[Segment]] = {}
         self._now: tuple[float, Floats, float] = (-np.inf, np.zeros(0), -np.inf)
         if self.known == "all":
-            model = JitBandwidth(
-                instance, share=self.share, share_of=self.share_of, load=self.load, lat=self.lat
-            )
+            model = JitBandwidth(instance, share=self.share, share_of=self.share_of, load=self.load, lat=self.lat)
             solution = model.solve(certify=next(self.turn))
             solution.require_answer()
             grid, runs = solution.grid, solution.segments

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,9 +83,9 @@ class NodeKind:
     cards: bool
     whole: Fraction
 
-    def held_of(self, what: str) -> Fraction | int:
+    def held_of(self, what: str) -> Fraction:
         """What the pods that stay on a node use together."""
-        return sum(((getattr(shape, what)) * many for shape, many in self.held), 0)
+        return sum((Fraction(getattr(shape, what)) * many for shape, many in self.held), Fraction(0))
 
     @cached_property
     def _sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int, NDArray[np.int64]]:
@@ -305,7 +305,7 @@ class Kinds:
             mine = np.flatnonzero(which[group])
             at = np.searchsorted(rows, group[mine]), mine
             ones = Exact(np.ones(len(mine), np.int64))
-            of.rows(name, relation, at, ones, many[rows].tolist(), lambda rows=rows: [names[g] for g in rows])
+            of.rows(name, relation, at, ones, many[rows].tolist(), partial(_at, names, rows))
         nodes = [each.node for each in kinds]
         every = np.arange(len(group))
         for name, field in (("cpu", "cpu_cores"), ("memory", "memory_gb")):
@@ -474,12 +474,14 @@ class Kinds:
             apart = of.columns("apart", names, upper=10 * self.size, integer=False)
             for c, (k, load, there) in enumerate(zip(self.kinds, loads, held, strict=True)):
                 for name, sign in (("above", 1), ("below", -1)) if measure == "mean_absolute" else ():
-                    terms = {**{j: -sign * v for j, v in load.items()}, centre: sign * k.many, apart + c: 1}
+                    terms: dict[int, Fraction | int] = {j: -sign * v for j, v in load.items()}
+                    terms |= {centre: sign * k.many, apart + c: 1}
                     of.row(name, k.node.name, terms, ">=", sign * there)
                 if measure == "deviation":
                     a = tangents.get(k.node.name, Fraction(0))
-                    terms = {**{j: -2 * a * v for j, v in load.items()}, centre: 2 * a * k.many, apart + c: 1}
-                    of.row("tangent", k.node.name, terms, ">=", 2 * a * there - k.many * a * a)
+                    line: dict[int, Fraction | int] = {j: -2 * a * v for j, v in load.items()}
+                    line |= {centre: 2 * a * k.many, apart + c: 1}
+                    of.row("tangent", k.node.name, line, ">=", 2 * a * there - k.many * a * a)
             of.objective("balance", dict.fromkeys(range(apart, apart + len(names)), 1))
         program = of.program()
         program.blocks = blocks
@@ -513,3 +515,7 @@ def _in_units(wanted: Sequence[Fraction], held: Sequence[Fraction]) -> tuple[lis
         return [min(int(v * unit), 2**61) for v in wanted], [int(v * unit) for v in held]
     scale = Fraction(2**60) / largest
     return [min(math.floor(v * scale), 2**61) for v in wanted], [math.ceil(v * scale) for v in held]
+
+
+def _at(names: Sequence[str], positions: Positions) -> list[str]:
+    return [names[k] for k in positions.tolist()]

@@ -16,6 +16,7 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.validation.proofs.exact_program import ExactProgram, Labels
 from flowlex.validation.restated.pods.rules import Amount, RuleBook, domain_of
 from flowlex.validation.restated.pods.sizes import (
+    Level,
     exact_rates,
     fits_wishes,
     must_run,
@@ -25,7 +26,7 @@ from flowlex.validation.restated.pods.sizes import (
     units_of,
     wants_gpu,
 )
-from flowlex.validation.restated.pods.values import Level, levels_of, worths_of
+from flowlex.validation.restated.pods.values import levels_of, worths_of
 from flowlex.validation.restated.program_builder import Number, ProgramBuilder, Terms
 
 #: Loads whose common unit would be finer than 1 / this of a node's capacity are rounded to that.

@@ -253,7 +253,9 @@ def least_balance(
 
 def _least_sum(kinds: Kinds, measure: str, piece: Piece, placed: Mapping[str, Fraction], near: float) -> float:
     """What a piece proves of the sum that measures the balance; infinite where it shows that there is no placement."""
-    points = piece.tangents and {kinds.label_of_node.get(n, n): rational(a) for n, a in piece.tangents.items()}
+    points: dict[str, Fraction] | None = None
+    if piece.tangents is not None:
+        points = {kinds.label_of_node.get(n, n): rational(a) for n, a in piece.tangents.items()}
     fine = 5e-7 * max(near, 1e-4) if measure == "deviation" else 2e-7
     if piece.low > piece.high and measure != "max_load":
         return -math.inf
