@@ -68,8 +68,6 @@ class Finding:
     unjudged, words
         Metrics that the answer does not determine, such as how it was found: numbers of at least 0, and texts. All
         others must be recomputed.
-    duals
-        Of a changed model: the duals of the main stage that its proof shows, without zeros.
     bounds
         What is proven of each stage, up to the first that is not at its bound.
     tolerance, gap
@@ -86,7 +84,6 @@ class Finding:
     words: Collection[str] = ()
     tolerance: float = 0.0
     gap: float | None = None
-    duals: Mapping[str, Mapping[str, Fraction]] = field(default_factory=dict)
     bounds: Mapping[str, Fraction] = field(default_factory=dict)
 
 

@@ -42,8 +42,6 @@ from flowlex.validation.certificates.solution_document import (
     Strict,
     read_as,
 )
-from flowlex.validation.certificates.statement.stage_proof import StatementProof
-from flowlex.validation.certificates.statement.verify_changed_model import State, judge_statement
 from flowlex.validation.proofs.changed_program import changed_program
 from flowlex.validation.proofs.exact_program import ExactProgram
 from flowlex.validation.proofs.proof import exact_answer
@@ -126,15 +124,9 @@ class Verifier:
         Whether every instance has an optimum: then no document may claim that there is none.
     options
         Class of ``options`` of the document; None: any content.
-    state
-        States the problem of an instance and options, to judge answers of changed models; None: they are not judged.
-    changed
-        Judges answers of changed models that are given like those of unchanged ones, without values of variables.
     restricted
         Of a problem that is never written out: the changed problem over the columns that matter, and the proof for it;
         None: the problem is written out, by ``restated``.
-    grouped
-        Judges answers of changed models in another way, or returns None; then they are judged by ``state``.
     figures
         Judges the answer of a changed model in the instance's own names, given the values of its variables: checks, and
         its metrics.
@@ -142,8 +134,8 @@ class Verifier:
         Converts the finding of a changed model to the unchanged objective, if that is not its main stage's value.
     restated, main, needed
         Where the document has version 3: the problem of an instance and options in exact numbers, to judge answers of
-        changed models; the name of the objective that the document states (empty: the last one); and the rows that no
-        change may drop.
+        changed models (which are not judged without it); the name of the objective that the document states (empty: the
+        last one); and the rows that no change may drop.
     with_proof
         States it with the rows that a proof names beside; None: a proof names none.
     """
@@ -155,9 +147,6 @@ class Verifier:
     duals: bool = False
     solvable: bool = False
     options: type[Strict] | None = None
-    state: State | None = None
-    changed: Callable[[Claimed, Changes], Finding] | None = None
-    grouped: Callable[[Any, Mapping[str, Any], Changes, Any, Any, Budget], Finding | None] | None = None
     figures: Callable[[Claimed, Mapping[str, Mapping[str, Any]]], Finding] | None = None
     measure: Callable[[Document, Any, Changes, Finding], Finding] | None = None
     restated: Callable[[Any, Mapping[str, Any]], ExactProgram] | None = None
@@ -390,29 +379,10 @@ def changed_finding(document: object, instance: Instance, budget: Budget | None 
 
 def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Budget) -> Finding:
     """Judge the answer of a changed model."""
-    every = _all_changes(read, instance)
-    if verifier.restated is not None:
-        found = _changed_program(read, verifier, verifier.restated, instance, budget)
-        return _measured(found, read, verifier, instance, every)
-    if verifier.state is None:
+    if verifier.restated is None:
         raise SolutionError(f"answers of changed models of kind {instance.kind!r} cannot be judged")
-    if verifier.changed is not None and read.values is None and read.answer:
-        assert verifier.proof is not None
-        answer, parts = read_as(verifier.answer, read.answer, "answer"), read_as(verifier.proof, read.proof, "proof")
-        return verifier.changed(Claimed(read, answer, parts, instance, budget), every)
-    proof = read_as(StatementProof, read.proof, "proof")
-    values = None if read.status in ("infeasible", "unbounded") else read.values or {}
-    given = instance, read.options, every, values, proof, budget
-    grouped = None if verifier.grouped is None else verifier.grouped(*given)
-    found = judge_statement(verifier.state, *given) if grouped is None else grouped
-    found = _with_figures(found, read, verifier, instance, budget)
-    if read.duals:
-        found = replace(found, checks=(*found.checks, _duals(read, proof, found.duals)))
-    return _measured(found, read, verifier, instance, every)
-
-
-def _measured(found: Finding, read: Document, verifier: Verifier, instance: Instance, every: Changes) -> Finding:
-    """The finding with the objective of the unchanged model."""
+    every = _all_changes(read, instance)
+    found = _changed_program(read, verifier, verifier.restated, every, instance, budget)
     if verifier.measure is None or found.objective is None:
         return found
     return verifier.measure(read, instance, every, found)
@@ -422,13 +392,14 @@ def _changed_program(
     read: Document,
     verifier: Verifier,
     restated: Callable[[Any, Mapping[str, Any]], ExactProgram],
+    every: Changes,
     instance: Instance,
     budget: Budget,
 ) -> Finding:
     """Judge values of the variables, and the proof, against the restated problem after all changes."""
     from flowlex.validation.restated.program_finding import program_finding
 
-    every, answered = _all_changes(read, instance), read.status not in ("infeasible", "unbounded")
+    answered = read.status not in ("infeasible", "unbounded")
     few = None if verifier.restricted is None else verifier.restricted(instance, read, every)
     if few is not None:
         program, proof = few
@@ -470,21 +441,6 @@ def same_values(
             if here != there and abs(here - there) > Fraction(tolerance) * max(Fraction(1), abs(there)):
                 wrong.append(f"{name}[{label}]")
     return Check("answer is that of the values", not wrong, len(wrong), ", ".join(sorted(wrong)[:3]))
-
-
-def _duals(document: Document, proof: StatementProof, shown: Mapping[str, Mapping[str, Fraction]]) -> Check:
-    """Whether the stated duals are those that prove the main stage; without proof they are only quoted."""
-    if not (shown or proof.stages):
-        return Check("duals", document.status == "optimal", detail="without multipliers", how="quoted")
-    stated = {(name, label): y for name, each in document.duals.items() for label, y in each.items()}
-    true = {(name, label): y for name, each in shown.items() for label, y in each.items()}
-    wrong = [
-        f"{name}[{label}] is {_short(true.get((name, label), Fraction(0)))} (stated {_short(y)})"
-        for (name, label), y in stated.items()
-        if not agrees(y, true.get((name, label), Fraction(0))) or (name, label) not in true
-    ]
-    wrong += [f"{name}[{label}] is missing" for name, label in true.keys() - stated.keys()]
-    return Check("duals are those of the proof", not wrong, len(wrong), "; ".join(sorted(wrong)[:3]))
 
 
 def _bindings(document: Document, finding: Finding) -> Iterator[Check]:

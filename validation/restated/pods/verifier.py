@@ -20,14 +20,13 @@ from pydantic import Field
 
 from flowlex.formulations.block_labels import label_text
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.model_changes import Changes
+from flowlex.instances.model_changes import Changes, Cost
 from flowlex.instances.pods import PodInstance
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.exact_numbers import Number, agrees
 from flowlex.validation.certificates.problem_options import PodOptions
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import Document, Numeric, read_as
-from flowlex.validation.certificates.statement.verify_changed_model import in_measure
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier, same_values
 from flowlex.validation.proofs.checker import Checker
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
@@ -433,7 +432,11 @@ def _measure(document: Document, _: PodInstance, changes: Changes, finding: Find
             return said  # compared before the root, which magnifies rounding near 0
         return Fraction(math.sqrt(max(value, Fraction(0))) / 100)
 
-    return in_measure(finding, changes, "balance", document, root)
+    if any(isinstance(change, Cost) and change.stage == "balance" for change in changes):
+        return finding
+    objective = None if finding.objective is None else root(Fraction(finding.objective), document.objective)
+    bound = None if finding.bound is None else root(Fraction(finding.bound), document.bound)
+    return replace(finding, objective=objective, bound=bound)
 
 
 def _with_tangents(instance: PodInstance, options: Mapping[str, Any], proof: Mapping[str, Any]) -> ExactProgram:
