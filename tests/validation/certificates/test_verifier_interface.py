@@ -217,16 +217,10 @@ def test_a_quoted_check_supports_no_optimum() -> None:
 
 
 def test_a_verifier_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Point:
-        value = "my_package:NONSENSE"
-
-        def load(self) -> object:
-            return object()
-
-    monkeypatch.setattr(verifier_interface, "_foreign", lambda: {"my-problem": Point()})
+    monkeypatch.setattr(verifier_interface, "_foreign", lambda: {"my-problem": "flowlex:solve"})
     verifier_interface.verifier_for.cache_clear()
     assert "my-problem" in verifier_interface.verifier_kinds()
-    with pytest.raises(TypeError, match="my_package:NONSENSE is no Verifier of kind 'my-problem'"):
+    with pytest.raises(TypeError, match="flowlex:solve is no Verifier of kind 'my-problem'"):
         verifier_interface.verifier_for("my-problem")
     verifier_interface.verifier_for.cache_clear()
 
