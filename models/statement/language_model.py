@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 class LanguageModel:
     """A model with ``state(p)``; the class comes before `flowlex.models.model_base.Model` among the bases."""
 
-    if TYPE_CHECKING:
-        instance: Any
     #: What the site shows: caption, generator of the instance, options.
     examples: ClassVar[tuple[tuple[str, str, Mapping[str, Any]], ...]] = ()
     #: Rows that no change may drop, and why.
@@ -37,7 +35,7 @@ class LanguageModel:
         """The unchanged model, stated in the language."""
         from flowlex.models.problem import Problem
 
-        p = Problem(self.instance.name)
+        p = Problem(self.instance.name)  # type: ignore[attr-defined]
         self.state(p)
         return p
 
