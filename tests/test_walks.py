@@ -14,6 +14,8 @@ import pytest
 
 from tests.test_packaging import checkout, fresh_environment, install, make_wheel
 
+pytestmark = pytest.mark.rare
+
 #: A researcher in Jupyter: a graph of transfers is solved, changed, drawn and checked; names can be completed.
 RESEARCHER = """
 import pandas as pd
@@ -66,8 +68,6 @@ ENGINEER = """
 import pulp
 import flowlex
 from flowlex.testing import assert_optimum
-
-pytestmark = pytest.mark.rare
 
 problem = pulp.LpProblem("shifts", pulp.LpMinimize)
 days = ["mon", "tue", "wed"]

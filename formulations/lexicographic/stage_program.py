@@ -563,9 +563,8 @@ class StageProgram:
         False: they satisfy the rows only before they are rounded.
         """
         found = self.rounded(values)
-        moved = np.abs(found[self.integer] - values[self.integer]).max(initial=0)
-        if moved and not self.keeps(found, WHOLE):
-            return False  # with large coefficients
+        if self._moves_rows(found, values) and not self.keeps(found, WHOLE):
+            return False
         if self.accept is not None:
             accepted = self.accept(found)
             if accepted is None or any(float(before @ accepted) > side + WHOLE for before, side in self.kept):
@@ -574,6 +573,15 @@ class StageProgram:
         if self.best is None or cost @ found <= cost @ self.best + close_to(float(cost @ self.best), 0):
             self.best = found
         return True
+
+    def _moves_rows(self, found: Floats, values: Floats) -> bool:
+        """Whether rounding integer columns changes a row by more than its tolerance, as with large coefficients."""
+        apart = np.zeros(len(values))
+        apart[self.integer] = np.abs(found[self.integer] - values[self.integer])
+        if not apart.any():
+            return False
+        moved, rows = abs(self.arrays.matrix) @ apart, np.asarray(self.arrays.matrix @ found)
+        return bool((moved > WHOLE * np.maximum(1.0, np.abs(rows))).any())
 
     def reached(self, bound: float, cost: Floats, step: float) -> bool:
         """Whether the best answer is as good as a bound."""
