@@ -50,6 +50,12 @@ from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofE
 
 #: An objective counts as optimal within this share of its size, where values or data are fractions.
 _CLOSE = Fraction(1, 10**7)
+#: How much a later objective may gain by what values within a tolerance leave of the earlier ones.
+_REACH = 10**4
+#: The largest share of a later objective that may be left open so.
+_LOOSE = Fraction(1, 10**4)
+#: How much of an objective a row may be worth: values that miss a row by v are better than answers by this times v.
+_AMPLIFIED = 10**5
 #: What a violation counts that is too small for a float.
 _LEAST = 5e-324
 #: What a leaf may have by which several objectives are judged together.
@@ -847,7 +853,10 @@ def judge(
     checks = checker.violations(values)
     if not all(check.ok for check in checks):
         return Verdict("feasible", Certificate("feasible", False, tuple(checks), program.tolerance))
-    exact = feasible = all(not check.worst for check in checks)
+    exact = feasible = clean = all(not check.worst for check in checks)
+    # What values within a tolerance leave of earlier objectives, in all; and the largest share of an optimum left open.
+    given_up, loosest = Fraction(0), 0.0
+    off = _AMPLIFIED * Fraction(max((check.worst for check in checks), default=0))
     if not feasible:
         checker.program, feasible = loosened(program, values)
     stages: list[StageVerdict] = []
@@ -857,7 +866,7 @@ def judge(
     for k, objective in enumerate(program.objectives):
         if k < len(stages):
             continue
-        if feasible and not reason:
+        if clean and not reason:
             try:
                 several = checker.optimal_together(k, proof.stages, values, before)
             except (ProofError, ArithmeticError, MemoryError):
@@ -894,8 +903,11 @@ def judge(
             reason = f"the values lie {short:.3g} beyond the proven bound, within the tolerance of rows"
         # The optimum lies between the bound and what an answer attains; `limit` is convex.
         limits = [mine] if bound is None else [objective.limit(bound), objective.limit(attained)]
-        tight = bound is not None and attained - bound <= close
-        proven = tight and mine - min(limits) <= close and not reason
+        near = max(close, min(_REACH * given_up, _LOOSE * (1 + abs(mine)))) if given_up else close
+        tight = bound is not None and attained - bound <= near
+        proven = tight and mine - min(limits) <= near and not reason
+        if proven and bound is not None:
+            loosest = max(loosest, to_float((attained - bound) / (1 + abs(mine))))
         if bound is not None and not proven and not reason:
             reason = (
                 f"proven: {'at most' if objective.maximize else 'at least'} {to_float(objective.sign * bound):.10g}"
@@ -904,7 +916,9 @@ def judge(
         own = None if bound is None else objective.sign * min(bound, mine)
         given = max(mine - bound, Fraction(0)) if proven and bound is not None and objective.within else Fraction(0)
         # Values that satisfy rows within a tolerance only may be a little better than any answer.
-        top = max(*limits, mine) + (0 if feasible and sharp else close)
+        missed = close if objective.within else min(close, off * (1 + abs(mine)))
+        slack = Fraction(0) if clean and sharp else missed
+        top, given_up = max(*limits, mine) + slack, given_up + slack
         if step := checker.step(objective):
             base = objective.sign * objective.constant * objective.unit
             top = base + math.floor((top - base) / step) * step  # no answer has a value in between
@@ -919,7 +933,7 @@ def judge(
     claim: Claim = (
         "optimal" if all(s.proven for s in stages) else "bounded" if first and first.bound is not None else "feasible"
     )
-    tolerance = 0.0 if exact else max(float(_CLOSE), program.tolerance)
+    tolerance = 0.0 if exact else max(float(_CLOSE), program.tolerance, loosest)
     return Verdict(claim, Certificate(claim, exact, tuple(checks), tolerance), tuple(stages), late)
 
 

@@ -1,4 +1,4 @@
-"""Answers that miss rows within the tolerance: later objectives keep exactly what the answer attains."""
+"""Answers that miss rows within the tolerance: later objectives keep what the answer attains, and a little more."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import flowlex as fx
 from flowlex.validation.proofs.checker import judge
 from flowlex.validation.proofs.exact_program import (
     Bounds,
@@ -16,7 +17,8 @@ from flowlex.validation.proofs.exact_program import (
     Objective,
     RowBlock,
 )
-from flowlex.validation.proofs.proof import from_document
+from flowlex.validation.proofs.own_statement import exact_program
+from flowlex.validation.proofs.proof import Branch, Leaf, Proof, from_document
 
 NONE = np.zeros(2, bool)
 ONE = np.ones(1, np.int64)
@@ -53,3 +55,21 @@ def test_the_second_objective_is_proven_with_a_multiplier_of_one_row(x: float, y
     verdict = judge(program, Exact.of_floats(np.array([x, y])), proof)
     assert verdict.claim == claim and verdict.certificate.ok == (claim != "feasible")
     assert verdict.certificate.exact == (x in (0.74, 0.75))  # no row is missed
+
+
+def test_a_row_that_is_missed_on_purpose_does_not_decide_later_objectives() -> None:
+    """t is 10 with z = 0 or 1; with z = 1 and t a little less, z = 0 must not seem to be worse."""
+    p = fx.Problem("two ways")
+    t, z = p.variables("t", upper=100), p.variables("z", binary=True)
+    p.constrain("a", t + 50 * z >= 10)
+    p.constrain("b", t - 50 * z >= -40)
+    p.minimize("first", t + 0)
+    p.minimize("second", z + 0)
+    program, one = exact_program(p), Exact.of([1])
+    off, on = Branch.single(1, upper=True, side=0), Branch.single(1, upper=False, side=1)
+    first = Leaf(rows={"a": one}, branches=(off,)), Leaf(rows={"b": one}, branches=(on,))
+    empty = Leaf(rows={"a": one}, earlier={"first": Fraction(-1)}, branches=(off,), own=0)
+    forged = Proof({"first": first, "second": (empty, Leaf(branches=(on,)))})
+    for missed in (Fraction(1, 10**9), Fraction(1, 10**12)):
+        verdict = judge(program, Exact.of([10 - missed, 1]), forged)
+        assert verdict.claim == "bounded" and not verdict.stages[1].proven
