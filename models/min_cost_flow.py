@@ -44,7 +44,6 @@ class NetworkFlow(Solution):
     """
 
     decision: ClassVar[tuple[str, ...]] = ("flow",)
-    version: ClassVar[int] = 3
 
     flow: Integers | None = field(default=None, repr=False)
     network: FlowNetwork = field(repr=False)
@@ -130,6 +129,7 @@ class MinCostFlow(LanguageModel, Model[NetworkInstance, NetworkFlow]):
     name: ClassVar[str] = "min-cost-flow"
     title: ClassVar[str] = "Minimum-cost flow"
     main_stage: ClassVar[str] = "cost"
+    examples: ClassVar[tuple[tuple[str, str, Mapping[str, Any]], ...]] = (("Statement", "network-random", {}),)
     needed: ClassVar[Mapping[str, str]] = {"node": "flow would appear from nowhere"}
 
     @classmethod

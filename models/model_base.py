@@ -234,7 +234,7 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         if solution.stated is not None:
             return None if self._restated else verify(solution.to_dict(), self.instance, budget)
         if verifier is not None:
-            document = solution.to_dict(duals=verifier.duals)  # labels take time, so only if they are judged
+            document = solution.to_dict()
             provable = document["answer"] or document["proof"] or verifier.solvable
             return verify(document, self.instance, budget, goals=self._own_goals()) if provable else None
         formulation, outcome = self.formulation, run.outcome

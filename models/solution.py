@@ -65,8 +65,6 @@ class Stated:
     values: Mapping[str, Mapping[str, int | float]] | None
     proof: Mapping[str, Any] = field(repr=False)  # leaves of every stage, in names and labels
     slack: Mapping[str, Dual] = field(repr=False)  # distance of every row from its side, by name and label
-    #: Duals of the main stage that are not 0, as its proof states them; empty if no linear program proves it.
-    duals: Mapping[str, Mapping[str, float]] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +103,6 @@ class Solution:
     row_name: ClassVar[str] = ""
     #: Variables of the statement that must be integers for `_answer` to be what they say.
     decision: ClassVar[tuple[str, ...]] = ()
-    #: Version of its files: 3 where the proof is that of `flowlex.validation.proofs`, whose multipliers are the duals.
-    version: ClassVar[int] = 1
 
     model: str
     engine: str
@@ -240,20 +236,14 @@ class Solution:
         """The data, beside the answer, with which `flowlex.validation.certificates` proves the claim."""
         return {}
 
-    def to_dict(self, *, duals: bool = True) -> dict[str, Any]:
-        """The solution file: plain data from which `flowlex verify` proves or refuses the answer.
-
-        Parameters
-        ----------
-        duals
-            False: leave the duals out, as their labels take time. The document of a changed model always has them.
-        """
+    def to_dict(self) -> dict[str, Any]:
+        """The solution file: plain data from which `flowlex verify` proves or refuses the answer."""
         if self.stated is not None:
             return self._changed_document(self.stated)
         answered = self.status.has_answer
         return {
             "kind": f"{self.source.kind}-solution",
-            "version": self.version,
+            "version": 3,
             "instance": self.instance,
             "fingerprint": self.source.fingerprint,
             "model": self.model,
@@ -267,7 +257,7 @@ class Solution:
             "message": self.message,
             "metrics": self.metrics() if answered else {},
             "answer": self._answer() if answered else {},
-            "duals": {n: d.to_dict() for n, d in self.duals.items()} if duals and self.version == 1 else {},
+            "duals": {},
             "proof": {} if self.unproven else self._proof(),
             "certificate": None if self.certificate is None else self.certificate.to_dict(),
         }
@@ -280,12 +270,11 @@ class Solution:
         told = stated.values is not None and whole
         return plain_document | {
             "status": str(self.status),
-            "duals": {n: dict(each) for n, each in stated.duals.items()} if self.duals and self.version == 1 else {},
             "changes": self.changes.plain(),
-            "values": stated.values if self.version == 1 or stated.values is None else _simple(stated.values),
+            "values": None if stated.values is None else _simple(stated.values),
             "metrics": self.metrics() if told else {},
             "answer": self._answer() if told else self._beside_values() if stated.values is not None else {},
-            "proof": dict(stated.proof) if self.version == 1 else general_proof(stated.proof),
+            "proof": general_proof(stated.proof),
         }
 
     def _beside_values(self) -> dict[str, Any]:

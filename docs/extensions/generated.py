@@ -39,8 +39,6 @@ PUBLIC = {
     "flowlex.validation.unimodularity.check": "Total unimodularity",
     "flowlex.validation.unimodularity.implied_integers.search": "Integers that can be dropped",
 }
-#: Generators of models stated in the language, whose mathematics follow from the statement of an instance.
-STATED = {"allocation": "gavel-like", "min-cost-flow": "network-random"}
 
 
 def row(*cells: str) -> str:
@@ -73,8 +71,6 @@ def mathematics(kind: str) -> str:
         lines += ["; ".join(filter(None, facts)) + ".", ""]
         lines += [f"Dual: {equation.dual_text}.", ""] if equation.dual else []
     examples = getattr(cls, "examples", ())  # stated in the language: all of it is derived
-    if not (examples or cls.equations) and kind in STATED:
-        examples = (("Statement", STATED[kind], {}),)
     for caption, generator, chosen in examples:
         made = model_for(generate(generator), **chosen)
         lines += [f"## {caption}", "", "$$", made.to_latex(), "$$", ""]

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -41,10 +41,12 @@ from flowlex.models.allocation.solution import AllocationSolution, row_labels
 from flowlex.models.allocation.statement import NEEDED, ROWS, state_policy
 from flowlex.models.incumbents import offer
 from flowlex.models.model_base import Dual, Model, ModelError, Run
-from flowlex.models.problem import Problem
 from flowlex.models.process_pool import side_by_side
-from flowlex.models.statement.from_language import statement_of
+from flowlex.models.statement.language_model import LanguageModel
 from flowlex.models.statement.rows_and_objectives import Statement
+
+if TYPE_CHECKING:
+    from flowlex.models.problem import Problem
 
 Policy: TypeAlias = Literal[
     "max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost"
@@ -65,7 +67,7 @@ class AllocationRun(Run):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
+class Allocation(LanguageModel, Model[AllocationInstance, AllocationSolution, AllocationRun]):
     """Fair allocation of GPU time (see the module).
 
     Parameters
@@ -120,25 +122,28 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     title: ClassVar[str] = "Allocation of GPU time"
     comparison: ClassVar[str] = "flowlex.models.allocation.baselines:compare"
     main_stage: ClassVar[str] = "objective"
+    needed: ClassVar[Mapping[str, str]] = NEEDED
+    examples: ClassVar[tuple[tuple[str, str, Mapping[str, Any]], ...]] = (
+        ("Max-min fairness, also the first program of water filling and hierarchies", "gavel-like", {}),
+        ("Makespan", "gavel-like", {"policy": "makespan"}),
+        ("Finish-time fairness, at one ratio", "gavel-like", {"policy": "finish_time"}),
+        ("Most throughput", "gavel-like", {"policy": "max_throughput"}),
+    )
 
     @classmethod
     def declared(cls) -> frozenset[str]:
         """The names that rows may have."""
         return ROWS
 
-    @cached_property
-    def problem(self) -> Problem:
-        """The program of the policy (the first, if it takes several), stated in the language."""
-        p = Problem(self.instance.name)
+    def state(self, p: Problem) -> None:
+        """State the program of the policy, the first if it takes several.
+
+        Parameters
+        ----------
+        p
+            The problem to state.
+        """
         state_policy(p, self.policy_program)
-        return p
-
-    def to_latex(self) -> str:  # type: ignore[override]
-        """The model as LaTeX, derived from its statement."""
-        return self.problem.to_latex()
-
-    def _repr_html_(self) -> str:
-        return self.problem._repr_html_()
 
     def _check(self) -> None:
         if not self.aware and self.policy not in ("max_min", "water_filling"):
@@ -205,7 +210,7 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         pairs = PairPrices(self.instance, sharing=self.sharing).count
         if pairs > _LARGEST:
             raise ModelError(f"the statement has {pairs} pairs, more than {_LARGEST}; use sharing=False")
-        return statement_of(self.problem, NEEDED)
+        return super()._state()
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> AllocationSolution:
         columns = self.policy_program.base().columns

@@ -38,7 +38,6 @@ class AllocationSolution(Solution):
     """
 
     row_name: ClassVar[str] = "job"
-    version: ClassVar[int] = 3
 
     source: AllocationInstance = field(repr=False)
     columns: Columns = field(repr=False)

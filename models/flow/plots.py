@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flowlex.formulations.plot_style import BLUE, GREEN, GREY, LIGHT, ORANGE, PURPLE, RED, axes_for, legend
+from flowlex.formulations.plot_style import BLUE, GREEN, GREY, LIGHT, ORANGE, PURPLE, RED, axes_for
 from flowlex.formulations.program_arrays import Integers
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.model_base import ModelError
@@ -68,13 +67,3 @@ def _places(model: FlowScheduling) -> dict[int, tuple[float, float]]:
         for column, nodes in columns.items()
         for index, node in enumerate(nodes)
     }
-
-
-def plot_latency(series: dict[str, Sequence[float]], ax: Axes | None = None) -> Axes:
-    """Latencies in milliseconds, one line per series, on a logarithmic scale."""
-    ax = axes_for(ax, 8, 3.5)
-    for name, values in series.items():
-        ms = np.asarray(values, float)
-        ax.plot(ms, "o-", ms=3, lw=1, label=f"{name} (median {np.median(ms):.3g} ms)")
-    ax.set(yscale="log", xlabel="step", ylabel="ms")
-    return legend(ax)

@@ -53,7 +53,6 @@ class FlowSolution(Solution):
     """
 
     decision: ClassVar[tuple[str, ...]] = ("x",)
-    version: ClassVar[int] = 3
 
     machine_of: Mapping[str, str] = field(default_factory=dict, repr=False)
     waiting: Mapping[str, str] = field(default_factory=dict, repr=False)

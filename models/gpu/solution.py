@@ -35,7 +35,6 @@ class GpuSolution(Solution):
 
     row_name: ClassVar[str] = "task"
     decision: ClassVar[tuple[str, ...]] = ("x",)
-    version: ClassVar[int] = 3
 
     placement: Placement = field(repr=False)
     proof: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +49,6 @@ class JitSolution(Solution):
     overload
         Of strict windows: transfers that a port cannot send in theirs.
     """
-
-    version: ClassVar[int] = 3
 
     grid: Grid = field(repr=False)
     blocks: Blocks = field(repr=False)

@@ -50,7 +50,6 @@ class PartitionSolution(Solution):
 
     row_name: ClassVar[str] = "node"
     decision: ClassVar[tuple[str, ...]] = ("x",)
-    version: ClassVar[int] = 3
 
     source: LoadPartitionInstance = field(repr=False)
     capacity: Floats = field(repr=False)
@@ -145,11 +144,11 @@ class PartitionSolution(Solution):
         ]
         return {"items": self.targets, "moves": moves, "blocks": blocks}
 
-    def to_dict(self, *, duals: bool = True) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the solution file, with objective and bound as text if no float is exact."""
         exact = {"objective": self.exact_objective_s, "bound": self.exact_bound_s}
         stated = {name: written(value) for name, value in exact.items() if value is not None}
-        return super().to_dict(duals=duals) | stated
+        return super().to_dict() | stated
 
     def _moved(self) -> Iterator[tuple[int, int, int]]:
         """Yield source, target and number of items of every move."""

@@ -102,7 +102,6 @@ class PlacementSolution(Solution):
 
     row_name: ClassVar[str] = "pod"
     decision: ClassVar[tuple[str, ...]] = ("x", "y")
-    version: ClassVar[int] = 3
 
     source: PodInstance = field(repr=False)
     node: Integers = field(repr=False)

@@ -16,7 +16,6 @@ from typing_extensions import TypeVar
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, EngineName, SolveOptions
-from flowlex.instances.exact_rationals import rational
 from flowlex.instances.file_storage import refuse_existing
 from flowlex.instances.model_changes import Cost
 from flowlex.models.model_options import plain_options
@@ -209,22 +208,10 @@ class StatedModel(Changeable, Generic[SolutionT]):
         return replace(
             self._solution_of(run.values if answered else None, facts),
             changes=self.changes,
-            stated=Stated(run.method, values, run.proof, slack, self._duals_of_proof(run)),
+            stated=Stated(run.method, values, run.proof, slack),
             stages={name: plain(value) for name, value in run.stages.items()},
             duals=run.duals,
         )
-
-    def _duals_of_proof(self, run: StatementRun) -> dict[str, dict[str, float]]:
-        """The multipliers of the main stage's only leaf as duals: of a stage to be maximised with the other sign."""
-        leaves = run.proof.get("stages", {}).get(self.objective_stage, ())
-        if not run.duals or len(leaves) != 1:
-            return {}
-        most = any(stage.maximize for stage in self.statement.stages if stage.name == self.objective_stage)
-        sign = -1 if most else 1
-        return {
-            name: {label: float(sign * rational(y)) for label, y in each.items()}
-            for name, each in leaves[0]["rows"].items()
-        }
 
     def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
         """The objective as the unchanged model measures it: the main stage's value, unless a family overrides this."""

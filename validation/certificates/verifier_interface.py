@@ -114,12 +114,9 @@ class Verifier:
     kind
         Kind of instance.
     answer, proof
-        Classes of ``answer`` and ``proof`` of the document; without a class of proofs the proof is that of
-        `flowlex.validation.proofs`, and the document has version 3.
+        Classes of ``answer`` and ``proof`` of the document; None: the proof is one of `flowlex.validation.proofs`.
     judge
         Recomputes the answer from the instance and judges its proof. An exception refuses the document.
-    duals
-        Whether the certificate of a solve judges duals too; those that a file states are always given to ``judge``.
     solvable
         Whether every instance has an optimum: then no document may claim that there is none.
     options
@@ -133,9 +130,9 @@ class Verifier:
     measure
         Converts the finding of a changed model to the unchanged objective, if that is not its main stage's value.
     restated, main, needed
-        Where the document has version 3: the problem of an instance and options in exact numbers, to judge answers of
-        changed models (which are not judged without it); the name of the objective that the document states (empty: the
-        last one); and the rows that no change may drop.
+        The problem of an instance and options in exact numbers, to judge answers of changed models (which are not
+        judged without it); the name of the objective that the document states (empty: the last one); and the rows that
+        no change may drop.
     with_proof
         States it with the rows that a proof names beside; None: a proof names none.
     """
@@ -144,7 +141,6 @@ class Verifier:
     answer: type[Strict]
     proof: type[Strict] | None
     judge: Callable[[Claimed], Finding]
-    duals: bool = False
     solvable: bool = False
     options: type[Strict] | None = None
     figures: Callable[[Claimed, Mapping[str, Mapping[str, Any]]], Finding] | None = None
@@ -154,11 +150,6 @@ class Verifier:
     main: str = ""
     needed: frozenset[str] = frozenset()
     with_proof: Callable[[Any, Mapping[str, Any], Mapping[str, Any]], ExactProgram] | None = None
-
-    @property
-    def version(self) -> int:
-        """Version of the documents that it judges."""
-        return 1 if self.restated is None else 3
 
 
 #: Judges of kinds whose solution files hold the general proof, by kind; models of one's own register theirs.
@@ -287,10 +278,8 @@ def verify(
     if verifier is None or not read.kind.endswith("-solution"):
         known = ", ".join(f"{name}-solution" for name in verifier_kinds())
         raise SolutionError(f"kind: {read.kind[:60]!r} has no verifier; those that have one: {known}")
-    if read.version != verifier.version:
-        raise SolutionError(
-            f"version: {read.version} is not {verifier.version}, which this flowlex reads for {kind}; solve again"
-        )
+    if read.version != 3:
+        raise SolutionError(f"version: {read.version} is not 3, which this flowlex reads for {kind}; solve again")
     mine = Check("instance kind matches", kind == instance.kind, detail=f"{kind}; the instance: {instance.kind}")
     same = read.fingerprint == instance.fingerprint and read.instance == instance.name
     detail = "" if same else f"of {read.instance!r} {read.fingerprint[:15]}, not of {instance.name!r} "
@@ -298,7 +287,7 @@ def verify(
     first: tuple[Check, ...] = mine, print_of
     if changes is not None:
         first = *first, _demanded(read, instance, changes)
-    if read.version == 3 and read.duals:
+    if read.duals:
         first = *first, Check("duals are in the proof", False, detail="multipliers of its rows, and nowhere else")
     if not all(check.ok for check in first):
         return Certificate("feasible", True, first)

@@ -1053,8 +1053,3 @@ def exact_values(values: NDArray[np.float64]) -> Exact:
     if (values == np.rint(values)).all() and np.abs(values).max(initial=0) < 2.0**62:
         return Exact(values.astype(np.int64))
     return Exact.of_floats(values)
-
-
-def rounded_row(values: NDArray[np.float64], grain: int) -> Whole:
-    """Coefficients as integers, in units of ``1 / grain``."""
-    return narrow([round(v * grain) for v in values.tolist()])

@@ -428,11 +428,6 @@ def _plain_decimal(text: str) -> bool:
     )
 
 
-def _small_power(text: str) -> bool:
-    size = text.lstrip("+-")
-    return len(text) <= 4 and text.count("-") + text.count("+") <= 1 and size.isdigit() and int(size) <= _DIGITS
-
-
 def _object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ProofError(f"{what}: expected an object, got {_shown(value)}")
