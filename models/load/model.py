@@ -8,15 +8,15 @@ indivisible items; among these partitions, moving cost is minimised.
 An item that is processed where it is stored costs nothing. A moved item costs the seconds of the link, or a default
 number of seconds without a link. Costs are exact: rational numbers in their largest common unit.
 
-The matrix is a node-arc incidence matrix (totally unimodular), so flows are integral without integer programming.
-With ``level="node"`` replicas are not used, and ``targets`` is the paper's problem: only nodes above their target
-send, only nodes below receive, so the moved volume is minimal.
+The problem is stated once, in `flowlex.models.load.statement`. It is solved as a minimum-cost flow, from the group of
+an item over a holder to a node. The matrix is totally unimodular, so flows are integral without integer programming.
 
-A changed model is an integer program: ``x[b,h,n]`` items of block b go from holder h to node n. User-written
-constraints hold in every stage. ``group``: every item of a block is processed once; ``node``: a node gets its target.
-Under ``makespan``, ``finish`` is :math:`z_i \le u_i + \sum_s y_s (u_{is} - u_{i,s-1})`, where node i finishes
-:math:`u_{is}` items by the s-th finish time. The stage ``makespan`` counts the finish times after the least makespan
-of the unchanged model until the last node ends (0: no later), the stage ``moved`` sums the seconds of all moves.
+A changed model is an integer program. User-written constraints hold in every stage. The stage ``makespan`` counts the
+finish times after the least makespan of the unchanged model until the last node ends (0: no later), the stage ``moved``
+sums the seconds of all moves.
+
+Duals, in seconds: ``group`` is what one more item costs of the blocks that lie where this one lies, ``holder`` what one
+more item that lies on the node costs, ``node`` what one item less for the node costs.
 
 Source: Hu, Zhu, Liu, Wang, algorithm 1 (targets); cost, replicas and makespan are ours. The CPU-load formula is
 reconstructed.
@@ -37,11 +37,12 @@ from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
 from flowlex.models.load.node_speed import capacities, largest_remainder, least_makespan_loads
-from flowlex.models.load.partition_network import Groups, PartitionNetwork, build_network, moved_cost, moves_of
-from flowlex.models.load.reference_formulation import NEEDED, Shipped, state
+from flowlex.models.load.partition_network import Groups, PartitionNetwork, build_network, moved_cost, moves_of, summed
 from flowlex.models.load.solution import PartitionSolution
-from flowlex.models.model_base import Dual, Equation, Model, ModelError, Run, Symbol
+from flowlex.models.load.statement import NEEDED, ROWS, state
+from flowlex.models.model_base import Dual, Model, ModelError, Run
 from flowlex.models.solution import plain
+from flowlex.models.statement.language_model import LanguageModel
 from flowlex.models.statement.rows_and_objectives import Statement
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ Capacity: TypeAlias = Literal["configuration", "cpu_load", "history", "performan
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
+class LoadPartition(LanguageModel, Model[LoadPartitionInstance, PartitionSolution]):
     """Partition of items over nodes (see the module).
 
     Parameters
@@ -78,66 +79,17 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
     name: ClassVar[str] = "load-partition"
     title: ClassVar[str] = "Load partition"
     comparison: ClassVar[str] = "flowlex.models.load.baselines:compare"
-    sets: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("N", "nodes"),
-        Symbol("K", "groups of items that lie on the same nodes"),
-    )
-    parameters: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("n_k", "items of group k"),
-        Symbol("H_k", "nodes that hold the items of group k"),
-        Symbol("C_i", "capacity of node i"),
-        Symbol("t_i", "target of node i: its quota by capacity, rounded to an integer"),
-        Symbol("u_i", "upper bound on the items that node i ends within the least makespan"),
-        Symbol("c_{hi}, d", "seconds to move an item from node h to node i: along a link, without one"),
-    )
-    unknowns: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("x_{kh}", "items of group k that are taken from holder h"),
-        Symbol("s_h", "items that stay on node h"),
-        Symbol("m_{hi}", "items moved along the link from h to i"),
-        Symbol("e_h, r_i", "items that leave h, that reach i, without a link"),
-        Symbol("z_i", "items processed on node i"),
+    needed: ClassVar[Mapping[str, str]] = NEEDED
+    examples: ClassVar[tuple[tuple[str, str, Mapping[str, Any]], ...]] = (
+        ("Targets, as in the paper", "inference-cluster", {}),
+        ("The least makespan, with replicas", "inference-cluster", {"objective": "makespan", "level": "item"}),
     )
     main_stage: ClassVar[str] = "moved"
-    objective_latex: ClassVar[str] = r"\sum_{h, i \in N} c_{hi}\, m_{hi} + d \sum_{h \in N} e_h"
-    equations: ClassVar[tuple[Equation, ...]] = (
-        Equation(
-            "group",
-            r"\sum_{h \in H_k} x_{kh} = n_k \quad \forall k \in K",
-            "every item is processed once",
-            "what one more item costs of the blocks that lie where this one lies",
-            "s per item",
-        ),
-        Equation(
-            "holder",
-            r"\sum_{k \in K} x_{kh} = s_h + \sum_{i \in N} m_{hi} + e_h \quad \forall h \in N",
-            "items stay or move",
-            "what one more item that lies on the node costs",
-            "s per item",
-        ),
-        Equation("usual", r"\sum_{h \in N} e_h = \sum_{i \in N} r_i", "what leaves without a link arrives"),
-        Equation(
-            "node",
-            r"s_i + \sum_{h \in N} m_{hi} + r_i = t_i \text{ (targets)}, \; = z_i \text{ (makespan)}"
-            r" \quad \forall i \in N",
-            "a node gets its share",
-            "what one item less for the node costs",
-            "s per item",
-        ),
-        Equation(
-            "finish",
-            r"z_i \le u_i \quad \forall i \in N",
-            "a node ends within the least makespan",
-            when="objective='makespan'",
-            exists=lambda model: model.objective == "makespan",
-        ),
-        Equation(
-            "end",
-            r"\sum_{i \in N} z_i = \sum_{k \in K} n_k",
-            "all items are processed",
-            when="objective='makespan'",
-            exists=lambda model: model.objective == "makespan",
-        ),
-    )
+
+    @classmethod
+    def declared(cls) -> frozenset[str]:
+        """The names that rows of statements and networks may have."""
+        return ROWS
 
     def _check(self) -> None:
         _ = self.capacities
@@ -174,12 +126,10 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
                 "LoadPartition with a function as capacity takes no changes, as no file can hold it; write its figures "
                 "as the nodes' `performance` and use capacity='performance'"
             )
-        from flowlex.models.statement.from_language import statement_of
-
-        return statement_of(self.problem, NEEDED)
+        return super()._state()
 
     def state(self, p: Problem) -> None:
-        """The problem that changes refer to; see `flowlex.models.load.reference_formulation`.
+        """State targets or makespan, and least cost.
 
         Parameters
         ----------
@@ -189,23 +139,19 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         targets, every = self.targets if self.objective == "targets" else None, self.level == "item"
         state(p, self.instance, targets=targets, capacity=self.capacities, replicas=every)
 
-    @cached_property
-    def problem(self) -> Problem:
-        """The problem that changes refer to, stated in the language."""
-        from flowlex.models.problem import Problem
-
-        p = Problem(self.instance.name)
-        self.state(p)
-        return p
-
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> PartitionSolution:
         size, parts = len(self.instance.nodes), None
         moves, after = np.zeros((size, size), np.int64), np.zeros(size, np.int64)
         if values is not None:
-            shipped = Shipped.of(self.statement.columns["x"], values["x"], size)
-            parts, moves = shipped.parts, shipped.moves
+            index, x = self.statement.columns["x"], values["x"]
+            items = np.rint(x).astype(np.int64)
+            block, holder, node = (index.codes[level] for level in ("block", "holder", "node"))
+            used = np.flatnonzero(items)
+            parts = summed(block[used], node[used], items[used])
             np.add.at(after, parts[1], parts[2])
-            if shipped.split:
+            np.add.at(moves, (holder, node), items)
+            np.fill_diagonal(moves, 0)
+            if np.abs(x - items).max(initial=0) > 1e-6:
                 note = "Items are split: the table shows them rounded to integers; see `stated.values`."
                 facts = facts | {"message": f"{facts['message']} {note}".lstrip()}
         return PartitionSolution(
@@ -251,9 +197,8 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
                 proven, found = built.prices(outcome.values, outcome.duals)
                 prices = {name: found[block.slice] for name, block in built.network.node_blocks.items()}
                 facts |= self._bounded(seconds) if proven else self._rounded(outcome, seconds)
-        promised = [equation.name for equation in self.equations if equation.dual and equation.name in prices]
-        blocks = built.network.node_blocks
-        duals = {n: Dual.of_block(blocks[n], np.array(prices[n], np.float64)) for n in promised}
+        blocks, promised = built.network.node_blocks, ("group", "holder", "node")
+        duals = {n: Dual.of_block(blocks[n], np.array(p, np.float64)) for n, p in prices.items() if n in promised}
         return PartitionSolution(
             **facts,
             duals=duals,

@@ -101,7 +101,7 @@ class PartitionNetwork:
         by_group = np.lexsort((node, group))
         blocks = np.argsort(self.groups.of_block, kind="stable")
         block, part, items = _matched(count[blocks], amount[by_group])
-        return _summed(blocks[block], node[by_group][part], items)
+        return summed(blocks[block], node[by_group][part], items)
 
 
 def _matched(one: Integers, other: Integers) -> tuple[Integers, Integers, Integers]:
@@ -112,7 +112,7 @@ def _matched(one: Integers, other: Integers) -> tuple[Integers, Integers, Intege
     return np.searchsorted(first, ends), np.searchsorted(second, ends), np.diff(ends, prepend=0)
 
 
-def _summed(block: Integers, node: Integers, items: Integers) -> tuple[Integers, Integers, Integers]:
+def summed(block: Integers, node: Integers, items: Integers) -> tuple[Integers, Integers, Integers]:
     """Sum items by block and node; sorted by both."""
     pairs, place = np.unique(np.stack([block, node], axis=1), axis=0, return_inverse=True)
     total = np.zeros(len(pairs), np.int64)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from flowlex.models.model_equations import html_table
+from flowlex.models.solution import ModelError
 from flowlex.models.statement.rows_and_objectives import Statement
 
 if TYPE_CHECKING:
@@ -44,7 +46,11 @@ class LanguageModel:
         return self.problem.to_latex()
 
     def _repr_html_(self) -> str:
-        return self.problem._repr_html_()
+        try:
+            return self.problem._repr_html_()
+        except ModelError as error:  # too large for a statement, or more than it can say
+            facts = {**self.sizes(), "mathematics": str(error)}  # type: ignore[attr-defined]
+            return html_table(f"{self.title}: {self.instance.name}", facts)  # type: ignore[attr-defined]
 
     def _state(self) -> Statement:
         from flowlex.models.statement.from_language import statement_of

@@ -219,7 +219,6 @@ def test_frames_pictures_and_plain_data() -> None:
     assert solution.plot().get_ylabel() == "items"
     data = solution.to_dict()
     assert sum(sum(split.values()) for split in data["answer"]["blocks"].values()) == 400
-    assert r"c_{hi}\, m_{hi}" in LoadPartition.to_latex() and "group" in LoadPartition.to_latex()
 
 
 def test_capacities_are_the_numbers_that_are_written() -> None:

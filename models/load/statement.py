@@ -1,15 +1,17 @@
-"""Load partition as an integer program: items of each block by holder and node, named constraints, ordered objectives.
+"""Load partition, stated once in the language: targets or the makespan, then least cost of moves.
 
-``x[b,h,n]`` items of block b, taken from holder h, are processed on node n. Under ``makespan``, ``late[s]`` is 1 if the
-last node ends after the s-th finish time; finish times are all times from the least makespan at which a node can end.
-The first stage minimises the sum of ``late``, the second the seconds of all moves.
+``x[block,holder,node]`` items of a block are taken from a holder and processed on a node. ``targets``: a node gets its
+quota by capacity, rounded to integers (algorithm 1 of the paper); its nodes above the target only send, the others only
+receive, so that the least volume moves. ``makespan`` and replicas are ours: ``late[step]`` is 1 if the last node ends
+after a finish time, of all times from the least makespan at which a node can end an item.
+
+Source: Hu, Zhu, Liu, Wang, algorithm 1 (targets). The paper moves between any pair of nodes; costs are ours.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +19,19 @@ import numpy as np
 
 from flowlex.formulations.common_denominator import common_unit
 from flowlex.formulations.language.expressions import Expression
-from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.load import LoadPartitionInstance
 from flowlex.models.load.node_speed import least_makespan_loads
 from flowlex.models.load.partition_network import sending_nodes
 from flowlex.models.solution import ModelError
-from flowlex.models.statement.variable_labels import Index
 
 if TYPE_CHECKING:
     from flowlex.models.problem import Problem
 
 #: Largest number of columns of the statement.
 LARGEST = 500_000
+#: Names of the rows of statement and network.
+ROWS = frozenset({"group", "holder", "usual", "node", "finish", "order", "end"})
 #: Rows that no change may drop, and why.
 NEEDED = {
     "group": "items would be lost, or processed twice",
@@ -75,13 +78,16 @@ def state(
     words = "items of a block that are taken from a holder and processed on a node"
     x = p.variables("x", over=ways, upper=view.count[block], integer=True, words=words)
     items = p.data("n", pd.Series(view.count, pd.Index(blocks, name="block")), words="items of a block")
-    p.constrain("group", x.sum(by="block") == items, words="every item of a block is processed once")
+    item = "seconds that one more item costs of the blocks that lie where this one lies"
+    p.constrain("group", x.sum(by="block") == items, words="every item of a block is processed once", dual=item)
     on_node, by_node = x.sum(by="node"), pd.Index(names, name="node")
     if targets is None:
         _makespan(p, on_node, capacity, total, by_node)
     else:
         target_of = p.data("t", pd.Series(targets, by_node), words="target of a node")
-        p.constrain("node", on_node == target_of, words="a node gets its target")
+        p.constrain(
+            "node", on_node == target_of, words="a node gets its target", dual="seconds that one item less there costs"
+        )
     seconds = np.array(view.seconds, object)[view.cost].ravel()
     pairs = pd.MultiIndex.from_product([names, names], names=["holder", "node"])
     cost = p.data("c", pd.Series(seconds, pairs), unit="s", words="seconds to move an item; 0 where it stays")
@@ -120,27 +126,3 @@ def _makespan(p: Problem, on_node: Expression, capacity: Sequence[Fraction], tot
 def _limited(columns: int, what: str) -> None:
     if columns > LARGEST:
         raise ModelError(f"the statement has {columns} {what}, more than {LARGEST}; change a smaller instance")
-
-
-@dataclass(frozen=True)
-class Shipped:
-    """Values of the statement: block, node and items of each part, moves (N, N), and whether items are fractional."""
-
-    parts: tuple[Integers, Integers, Integers]
-    moves: Integers
-    split: bool
-
-    @classmethod
-    def of(cls, index: Index, x: Floats, nodes: int) -> Shipped:
-        """Convert values of ``x``, rounded to integers."""
-        items = np.rint(x).astype(np.int64)
-        used = np.flatnonzero(items)
-        block, holder, node = (index.codes[level][used] for level in ("block", "holder", "node"))
-        pairs, place = np.unique(block * nodes + node, return_inverse=True)
-        amount = np.zeros(len(pairs), np.int64)
-        np.add.at(amount, place, items[used])
-        moves = np.zeros((nodes, nodes), np.int64)
-        np.add.at(moves, (holder, node), items[used])
-        np.fill_diagonal(moves, 0)
-        split = bool(np.abs(x - items).max(initial=0) > 1e-6)
-        return cls((pairs // nodes, pairs % nodes, amount), moves, split)
