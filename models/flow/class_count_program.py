@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +15,15 @@ from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goals.goal_interface import TaskView
 from flowlex.models.flow.integer_resources import Resources
 from flowlex.models.flow.network import ScheduleNetwork
-from flowlex.models.flow.reference_formulation import Size, state_flow, with_sizes
+from flowlex.models.flow.statement import NEEDED, FlowData, Size, state, with_sizes
 from flowlex.models.flow.task_and_machine_classes import Classes
 from flowlex.models.flow.task_rules import TaskRules, Team
 from flowlex.models.model_base import ModelError
+from flowlex.models.statement.from_language import statement_of
 from flowlex.models.statement.rows_and_objectives import Statement
+
+if TYPE_CHECKING:
+    from flowlex.models.problem import Problem
 
 #: Largest sum of costs that is exact in the floating point of a solver.
 _EXACT = 2**52
@@ -34,7 +39,9 @@ class CountedProgram:
     task_rules: TaskRules
     resources: Resources
     classes: Classes
-    base: Statement  # all rows except those of capacities
+    data: FlowData
+    problem: Problem  # all rows except those of capacities
+    base: Statement  # the problem as it is solved
 
     @classmethod
     def of(
@@ -43,7 +50,6 @@ class CountedProgram:
         rules: Rules,
         schedule: ScheduleNetwork,
         task_rules: TaskRules,
-        declared: Collection[str],
         *,
         machines_alone: bool = False,
     ) -> CountedProgram:
@@ -51,9 +57,13 @@ class CountedProgram:
 
         Raises `ModelError` if the sum of costs is not exact in floating point, or if there are too many pairs.
         """
+        from flowlex.models.problem import Problem
+
         resources = Resources.of(instance)
         classes = Classes.of(instance, rules, task_rules, schedule.views, resources, machines_alone=machines_alone)
-        base = state_flow(instance, rules, schedule, task_rules, declared, classes)
+        data, problem = FlowData(instance, rules, schedule, task_rules, classes, counted=True), Problem(instance.name)
+        state(problem, data)
+        base = statement_of(problem, NEEDED)
         columns = base.program.column_count
         largest = max(float(np.abs(stage.cost(columns)).max(initial=0)) for stage in base.stages)
         if largest * len(schedule.views) > _EXACT:
@@ -61,11 +71,13 @@ class CountedProgram:
                 f"costs add up to {largest * len(schedule.views):.3g}, more than an integer program holds exactly "
                 f"({_EXACT:.3g}); use a larger unit of cost"
             )
-        return cls(instance, rules, schedule, task_rules, resources, classes, base)
+        return cls(instance, rules, schedule, task_rules, resources, classes, data, problem, base)
 
     def with_sizes(self, sizes: Sequence[Size]) -> Statement:
         """Return the statement with the capacity rows of these sizes."""
-        return with_sizes(self.base, self.classes, self.resources, sizes) if sizes else self.base
+        if not sizes:
+            return self.base
+        return statement_of(with_sizes(self.problem, self.data, self.resources, sizes), NEEDED)
 
     @cached_property
     def capacities(self) -> list[Size]:
@@ -171,12 +183,11 @@ class CountedProgram:
         found[blocks["waits"].columns] = c.tasks - counts.sum(axis=1)
         if "short" in blocks:
             few = np.bincount(self.job[c.task[runs]], minlength=len(self.instance.jobs))
-            names = [job.name for job in self.instance.jobs]
-            j = np.array([names.index(str(job)) for job in columns["short"].levels["job"]], np.int64)
+            j = columns["short"].codes["job"]
             found[blocks["short"].columns] = np.maximum(self.schedule.shares[j, 0] - few[j], 0)
         if "slot" in blocks:
             index, held = columns["slot"], np.bincount(at[runs], minlength=len(c.machine))
-            used = np.unique(c.pairs.machine)[index.codes["machine"]]
+            used = index.codes["machine"]
             number = np.array(index.levels["slot"], np.int64)[index.codes["slot"]]
             filled = {p: held[c.machine == p] for p in np.unique(used).tolist()}
             found[blocks["slot"].columns] = [

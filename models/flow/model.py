@@ -35,24 +35,29 @@ from flowlex.models.flow.goals.goal_interface import ClusterView, Scale, task_vi
 from flowlex.models.flow.goals.integer_cost_scale import common_scale
 from flowlex.models.flow.goals.own_goals import AskedGoal, ask, is_foreign
 from flowlex.models.flow.lexicographic_costs import StrictOrder
-from flowlex.models.flow.mathematical_equations import EQUATIONS
 from flowlex.models.flow.method_result import FlowRun, chosen_stage, score_of
 from flowlex.models.flow.network import ScheduleNetwork, build_network
 from flowlex.models.flow.network_method import NetworkMethod
 from flowlex.models.flow.program_method import ProgramMethod
-from flowlex.models.flow.reference_formulation import state_flow
 from flowlex.models.flow.solution import FlowSolution, Score
+from flowlex.models.flow.statement import NEEDED, ROWS, FlowData, state
+from flowlex.models.flow.task_and_machine_classes import Classes
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.flow.waiting_reasons import CHANGED, SHARE_USED, WORTH_MORE, waiting_reasons
-from flowlex.models.model_base import Equation, Model, ModelError, Symbol
+from flowlex.models.model_base import Model, ModelError
+from flowlex.models.model_equations import html_table
+from flowlex.models.statement.language_model import LanguageModel
 from flowlex.models.statement.rows_and_objectives import Statement
 
 if TYPE_CHECKING:
-    pass
+    from flowlex.models.problem import Problem
+
+#: Pairs of tasks and machines up to which the mathematics shown is that of the whole instance.
+_SHOWN = 50_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
+class FlowScheduling(LanguageModel, Model[FlowInstance, FlowSolution, FlowRun]):
     """The flow-scheduling model.
 
     Parameters
@@ -86,24 +91,16 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     name: ClassVar[str] = "flow-scheduling"
     title: ClassVar[str] = "Flow scheduling"
-    sets: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("T, J", "tasks; jobs"),
-        Symbol("M", "machines"),
-        Symbol("G", "groups of machines: the cluster, racks, machines with a label"),
+    needed: ClassVar[Mapping[str, str]] = NEEDED
+    examples: ClassVar[tuple[tuple[str, str, Mapping[str, Any]], ...]] = (
+        ("Strict priorities, placement, continuity and an even load (borg)", "flow-testbed", {}),
+        ("Placement, data locality and continuity (quincy)", "flow-random", {"preset": "quincy"}),
     )
-    parameters: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("c_{ta}", "what the goals say that task t costs on machine or group a"),
-        Symbol("w_t", "cost of letting task t wait"),
-        Symbol("K_m", "slots of machine m"),
-        Symbol("l_j, u_j", "fewest and most tasks of job j that may wait"),
-    )
-    unknowns: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("x_{ta}", "task t goes to machine or group a (0 or 1)"),
-        Symbol("y_{gm}", "tasks of group g that run on machine m"),
-        Symbol("z_t", "task t waits"),
-    )
-    objective_latex: ClassVar[str] = r"\sum_{t,a} c_{ta} x_{ta} + \sum_t w_t z_t + \sum_m f_m\Big(\sum x + y\Big)"
-    equations: ClassVar[tuple[Equation, ...]] = EQUATIONS
+
+    @classmethod
+    def declared(cls) -> frozenset[str]:
+        """The names that rows of statements and networks may have."""
+        return ROWS | {"group", "sink"}
 
     def _check(self) -> None:
         if self.wait_cost is not None and not 0 <= self.wait_cost < float("inf"):
@@ -134,7 +131,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         """The method that solves this instance; the integer program starts from the network's solution."""
         network = NetworkMethod(self.instance, self.rules, self.schedule, self.order)
         if self.task_rules or self.instance.resources:
-            return ProgramMethod(network, self.task_rules, self.declared())
+            return ProgramMethod(network, self.task_rules)
         return network
 
     @cached_property
@@ -158,10 +155,42 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         """By default the program of the option ``stage``."""
         return super()._stage_program(self.stage if stage is None and self.as_stated else stage, before)
 
+    def state(self, p: Problem) -> None:
+        """State the schedule: ``x`` by task and machine, ``waits`` by task; see `flowlex.models.flow.statement`.
+
+        Parameters
+        ----------
+        p
+            The problem to state.
+        """
+        self._state_over(p, None)
+
+    def _state_over(self, p: Problem, most: int | None) -> None:
+        """State the schedule; ``most``: with pairs of so many tasks only."""
+        classes = Classes.of(self.instance, self.rules, self.task_rules, self.schedule.views, None, most=most)
+        state(p, FlowData(self.instance, self.rules, self.schedule, self.task_rules, classes))
+
     def _state(self) -> Statement:
-        """``x`` by task and machine, ``waits`` by task; see `flowlex.models.flow.reference_formulation`."""
         self._refuse_changes()
-        return state_flow(self.instance, self.rules, self.schedule, self.task_rules, self.declared())
+        return super()._state()
+
+    @cached_property
+    def _formulas(self) -> Problem:
+        """The problem; of a large instance with pairs of few tasks, which has the same formulas."""
+        if self.instance.cells <= _SHOWN:
+            return self.problem
+        from flowlex.models.problem import Problem
+
+        p = Problem(self.instance.name)
+        self._state_over(p, 1 + _SHOWN // len(self.instance.machines))
+        return p
+
+    def to_latex(self) -> str:  # type: ignore[override]
+        """The model as LaTeX, derived from its statement."""
+        return self._formulas.to_latex()
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.title}: {self.instance.name}", self.sizes()) + self._formulas._repr_html_()
 
     def _refuse_changes(self) -> None:
         """Raise `ModelError` if the goals or options do not allow changes of the model."""

@@ -2,7 +2,7 @@
 
 1. The network, which knows slots only, is solved. If its schedule keeps all rows, it is the best one.
 2. Otherwise greedy schedules give a first incumbent, and the relaxation says which sizes of slots its answer overfills;
-   rows for these join those of the capacities (see `flowlex.models.flow.reference_formulation.with_sizes`).
+   rows for these join those of the capacities (see `flowlex.models.flow.statement.with_sizes`).
 3. The stages are minimised one after the other (`flowlex.formulations.lexicographic.objective_stages`). Counts are
    dealt to tasks and machines; if capacities keep them from fitting, a second program counts tasks machine by machine.
 
@@ -31,7 +31,7 @@ from flowlex.models.flow.greedy_schedules import Greedy
 from flowlex.models.flow.integer_resources import Resources
 from flowlex.models.flow.method_result import FlowRun, chosen_stage, score_of, waiting_by_job
 from flowlex.models.flow.network_method import NetworkMethod
-from flowlex.models.flow.reference_formulation import Size
+from flowlex.models.flow.statement import Size
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.solution import general_proof
 from flowlex.models.statement.rows_and_objectives import Statement
@@ -51,7 +51,6 @@ class ProgramMethod:
 
     network: NetworkMethod
     task_rules: TaskRules
-    declared: Collection[str]
 
     @cached_property
     def resources(self) -> Resources:
@@ -66,9 +65,7 @@ class ProgramMethod:
     def program_of(self, *, machines_alone: bool) -> CountedProgram:
         """The integer program over classes of tasks and kinds of machines (single machines if ``machines_alone``)."""
         n = self.network
-        return CountedProgram.of(
-            n.instance, n.rules, n.schedule, self.task_rules, self.declared, machines_alone=machines_alone
-        )
+        return CountedProgram.of(n.instance, n.rules, n.schedule, self.task_rules, machines_alone=machines_alone)
 
     @cached_property
     def statement(self) -> Statement:

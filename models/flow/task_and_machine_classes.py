@@ -75,8 +75,12 @@ class Classes:
         resources: Resources | None,
         *,
         machines_alone: bool = False,
+        most: int | None = None,
     ) -> Classes:
-        """Group identical tasks and machines; without ``resources``, each is its own group."""
+        """Group identical tasks and machines; without ``resources``, each is its own group.
+
+        ``most``: find the pairs of so many classes only.
+        """
         number: dict[Hashable, int] = {}
         firsts: list[TaskView] = []
         of = np.zeros(len(views), np.int64)
@@ -87,7 +91,7 @@ class Classes:
                 number[key] = len(firsts)
                 firsts.append(view)
             of[t] = number[key]
-        prices = _prices(instance, rules, task_rules, firsts, () if resources is None else instance.resources)
+        prices = _prices(instance, rules, task_rules, firsts[:most], () if resources is None else instance.resources)
         known: dict[Hashable, int] = {}
         kinds = np.arange(len(instance.machines), dtype=np.int64)
         for m, machine in enumerate(() if machines_alone or resources is None else instance.machines):

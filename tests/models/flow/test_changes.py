@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flowlex.formulations.solver_outcome import SolveOptions
-from flowlex.instances.flow import FlowInstance
+from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.model_base import ModelError
@@ -366,3 +366,15 @@ def test_a_program_goes_out_and_its_answer_comes_back():
     problem.solve()
     again = changed.interpret(problem)
     assert figures(again) == figures(changed.solve())
+
+
+def test_labels_of_machines_may_have_names_of_levels() -> None:
+    labels = (("slot=a", "job"), ("slot=b", "x[1]"))
+    machines = tuple(Machine(name=f"m{k}", labels=each) for k, each in enumerate(labels))
+    job = FlowJob(name="j", tasks=(FlowTask(name="t0"), FlowTask(name="t1")))
+    model = FlowScheduling(FlowInstance(name="labels", machines=machines, jobs=(job,)))
+    x = model.variables["x"]
+    changed = model.with_constraint("empty", x.sel(slot_label="b").sum() <= 0).solve()
+    assert set(changed.machine_of.values()) == {"m0"}
+    assert changed.certificate.claim == "optimal"
+    assert not model.with_constraint("none", x.sel(job_label="yes").sum() <= 0).solve().machine_of.keys() & {"m0"}

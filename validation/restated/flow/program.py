@@ -46,6 +46,8 @@ Mask = NDArray[np.bool_]
 Pairs = tuple[Ints, Ints]
 #: A row: label, coefficients by column, side.
 Listed = tuple[str, Mapping[int, int], int]
+#: Levels of the statement, which labels of machines cannot be.
+_LEVELS = {"task", "machine", "job", "rack", "slot", "rule", "resource", "size", "gang", "affinity", "spread", "domain"}
 _ONE = Fraction(1)
 #: Most pairs of task and machine in one array.
 _AT_ONCE = 2**21
@@ -566,11 +568,11 @@ def _labels(instance: FlowInstance) -> Iterator[dict[str, str]]:
     plain = {label for label in every if "=" not in label}
 
     def free(name: str) -> str:
-        return f"{name}_label" if name in ("task", "machine", "job", "rack") else name
+        return f"{name}_label" if name in _LEVELS else name
 
     for machine in instance.machines:
         split = [label.split("=", 1) for label in machine.labels if "=" in label]
         found = {free(key): "+".join(value for k, value in split if k == key) for key in keys}
         for label in plain:
             found[free(f"{label}_label" if label in keys else label)] = "yes" if label in machine.labels else "no"
-        yield found
+        yield {name: value for name, value in found.items() if name and not set(name) & set("[]\n\r\t")}

@@ -1,0 +1,447 @@
+r"""Flow scheduling, stated once in the language: tasks on machines, shares, rules across tasks, and one stage per goal.
+
+``x[t,m]`` is 1 if task t runs on machine m, which it may; ``waits[t]`` is 1 if it waits. The network of
+`flowlex.models.flow.network` (Sirius, Quincy) has the same schedules and costs; it reaches machines through groups.
+Costs are integers in the unit of the model's scale. Shares of jobs are data: they are computed from the cluster before.
+
+The stages, in strict order: tasks short of the shares of their jobs; waiting tasks by class, the most important first;
+then the costs of the goals, as one sum or by rank. Of a weighted priority, ``w`` holds Sirius' vector cost: a task pays
+`flowlex.models.flow.goals.Priority.waiting` for waiting.
+
+*Counted*, the same statement is over classes of identical tasks and kinds of identical machines, named by their first
+members: ``x`` counts the tasks of a class on the machines of a kind. Rows ``size`` then stand for the capacities.
+
+Source: Sirius (Journal of Software 28(3), 2017), sections on fairness, placement and priority; it numbers no equations.
+Elastic shares, strict classes, capacities, gangs, affinities and spreads are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from flowlex.formulations.program_arrays import Integers
+from flowlex.instances.flow import FlowInstance, Machine
+from flowlex.models.flow.arc_costs import Rules
+from flowlex.models.flow.integer_resources import Resources
+from flowlex.models.flow.network import ScheduleNetwork
+from flowlex.models.flow.task_and_machine_classes import Classes
+from flowlex.models.flow.task_rules import TaskRules, Team
+from flowlex.models.solution import ModelError
+
+if TYPE_CHECKING:
+    from flowlex.formulations.language.expressions import Expression
+    from flowlex.models.problem import Problem
+
+#: Rows that no change may drop, and why.
+NEEDED = {"task": "a task runs on one machine or waits"}
+#: Names of all rows, of some instance.
+ROWS = frozenset(
+    {*NEEDED, "machine", "unscheduled", "share", "preempted", "apart", "capacity", "size", "spread"}
+    | {"gang", "gang_within", "gang_within_one", "within", "within_one"}
+)
+#: Levels of the statement; a label of machines with such a name is a level with ``_label`` behind it.
+_LEVELS = frozenset(
+    {"task", "machine", "job", "rack", "slot", "rule", "resource", "size", "gang", "affinity", "spread", "domain"}
+)
+#: Integers up to here are exact in a program.
+_EXACT = 2**53
+
+
+class Size(NamedTuple):
+    """Slots of ``size`` units of a resource on the machines of a kind."""
+
+    machine: int
+    resource: int
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class FlowData:
+    """What the statement says, by task and machine, or by class and kind."""
+
+    instance: FlowInstance
+    rules: Rules
+    schedule: ScheduleNetwork
+    task_rules: TaskRules
+    classes: Classes
+    counted: bool = False
+
+    @cached_property
+    def machines(self) -> list[Machine]:
+        """Machines, or the first of each kind."""
+        return [self.instance.machines[m] for m in self.classes.first_machine.tolist()]
+
+    @cached_property
+    def machine_names(self) -> list[str]:
+        """Their names."""
+        return [machine.name for machine in self.machines]
+
+    @cached_property
+    def views(self) -> list[Any]:
+        """Tasks, or the first of each class."""
+        return [self.schedule.views[t] for t in self.classes.first_task.tolist()]
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        """Their names."""
+        return [view.task.name for view in self.views]
+
+    @cached_property
+    def jobs(self) -> list[str]:
+        """Names of the jobs."""
+        return [job.name for job in self.instance.jobs]
+
+    @cached_property
+    def used(self) -> Integers:
+        """Machines on which some task may run."""
+        return np.unique(self.classes.pairs.machine)
+
+    @cached_property
+    def _class_of(self) -> dict[str, int]:
+        return {v.task.name: k for v, k in zip(self.schedule.views, self.classes.task.tolist(), strict=True)}
+
+    def members(self, tasks: Iterable[str]) -> list[str]:
+        """Tasks, or the first of each of their classes: a rule is over all tasks of a class or none."""
+        return [self.tasks[k] for k in dict.fromkeys(self._class_of[task] for task in tasks)]
+
+    def count(self, p: Problem) -> Any:
+        """Number of tasks of each class; 1 where they are named."""
+        return p.data("n", _by("task", self.tasks, self.classes.tasks), words="tasks of a class") if self.counted else 1
+
+
+def _labels(level: str, labels: Iterable[Any]) -> Any:
+    import pandas as pd
+
+    return pd.Index(list(labels), name=level, dtype=object)
+
+
+def _by(level: str, labels: Iterable[Any], values: Any) -> Any:
+    import pandas as pd
+
+    return pd.Series(values, _labels(level, labels))
+
+
+def _table(rows: Iterable[tuple[Any, ...]], *levels: str) -> Any:
+    """Rows of labels as a table; all columns identify a row."""
+    import pandas as pd
+
+    return pd.DataFrame(list(rows), columns=list(levels), dtype=object)
+
+
+def _index(rows: Iterable[tuple[Any, ...]], *levels: str) -> Any:
+    import pandas as pd
+
+    return pd.MultiIndex.from_frame(_table(rows, *levels))
+
+
+def label_levels(machines: Sequence[Machine]) -> dict[str, list[str]]:
+    """Further levels of machines: the values of ``key=value`` labels, and yes or no for each plain label.
+
+    ``_label`` follows a name in use (a level, or a plain label equal to a key). Names with brackets, tabs or line
+    breaks are no levels.
+    """
+    found: dict[str, list[str]] = {}
+    for label in dict.fromkeys(label for machine in machines for label in machine.labels):
+        key, has_value, _ = label.partition("=")
+        if has_value and key not in found:
+            found[key] = ["+".join(x[len(key) + 1 :] for x in m.labels if x.startswith(f"{key}=")) for m in machines]
+    for label in dict.fromkeys(label for machine in machines for label in machine.labels if "=" not in label):
+        name = f"{label}_label" if label in found else label
+        found[name] = ["yes" if label in machine.labels else "no" for machine in machines]
+    named = ((f"{name}_label" if name in _LEVELS else name, values) for name, values in found.items())
+    return {name: values for name, values in named if name and not any(c in name for c in "[]\n\r\t")}
+
+
+def state(p: Problem, d: FlowData) -> None:
+    """State an instance under its goals.
+
+    Parameters
+    ----------
+    p
+        The problem to state.
+    d
+        Tasks, machines, pairs with their costs, and rules.
+
+    Raises
+    ------
+    ModelError
+        Costs or amounts have no common unit that is exact in a program.
+    """
+    import pandas as pd
+
+    c, pairs = d.classes, d.classes.pairs
+    further = {"rack": [m.rack for m in d.machines], **label_levels(d.machines)}
+    p.set("task", d.tasks, words="tasks")
+    p.set("machine", d.machine_names, words="machines")
+    p.set("job", d.jobs, words="jobs")
+    for level, values in further.items():
+        p.set(level, dict.fromkeys(values), words="racks" if level == "rack" else "a label of machines")
+    job_of = {task.name: job.name for job in d.instance.jobs for task in job.tasks}
+    jobs = np.array([job_of[task] for task in d.tasks], object)
+    ends: list[Any] = [_labels("task", d.tasks), _labels("machine", d.machine_names)]
+    codes = [pairs.task.tolist(), pairs.machine.tolist()]
+    index = pd.MultiIndex(levels=ends, codes=codes, names=["task", "machine"])
+    columns = {"job": jobs[pairs.task]} | {k: np.array(v, object)[pairs.machine] for k, v in further.items()}
+    slots = np.array([m.slots for m in d.machines], np.int64) * c.machines
+    x = p.variables(
+        "x",
+        over=pd.DataFrame(columns, index),
+        upper=np.minimum(c.tasks[pairs.task], slots[pairs.machine]) if d.counted else 1,
+        integer=True,
+        words="a task runs on a machine",
+    )
+    tasks = pd.DataFrame({"job": jobs}, _labels("task", d.tasks))
+    waits = p.variables("waits", over=tasks, upper=c.tasks, integer=True, words="a task waits")
+    n = d.count(p)
+    words = "every task runs on one machine or waits"
+    p.constrain("task", x.sum(by="task") + waits == n, words=words, dual="what the task costs")
+    filled = _machines(p, d, x)
+    _shares(p, d, waits)
+    _different_machines(p, d, x)
+    if not d.counted:
+        _capacities(p, d, x)
+    _gangs(p, d, x, waits, n)
+    _spreads(p, d, x)
+    _objectives(p, d, x, waits, filled)
+
+
+def _machines(p: Problem, d: FlowData, x: Expression) -> tuple[Expression, list[int]] | None:
+    """Slots of machines; the variables of slots that have prices, with their costs."""
+    used = [d.machine_names[m] for m in d.used.tolist()]
+    times = d.classes.machines[d.used]
+    here = x.sum(by="machine").reindex(_labels("machine", used))
+    words, dual = "tasks use the slots of a machine", "price of a slot on the machine"
+    if not d.rules.prices_slots(d.machines):
+        if used:
+            slots = _by("machine", used, np.array([d.machines[m].slots for m in d.used.tolist()], np.int64) * times)
+            p.constrain("machine", here <= p.data("K", slots, words="slots of a machine"), words=words, dual=dual)
+        return None
+    most = sum(len(job.tasks) for job in d.instance.jobs)
+    rows, costs, count = list[tuple[str, int, str]](), list[int](), list[int]()
+    for machine, several in zip((d.machines[m] for m in d.used.tolist()), times.tolist(), strict=True):
+        each = [cost for k, cost in d.rules.slot_costs(machine) for _ in range(min(k, most))][:most]
+        rows += [(machine.name, number, machine.rack) for number in range(1, len(each) + 1)]
+        costs += each
+        count += [several] * len(each)
+    p.set("slot", range(1, max((number for _, number, _ in rows), default=0) + 1), words="slots of a machine")
+    table = _table(rows, "machine", "slot", "rack").set_index(["machine", "slot"])
+    slot = p.variables("slot", over=table, upper=np.array(count, np.int64), integer=True, words="a slot is used")
+    if used:
+        filled = slot.sum(by="machine").reindex(_labels("machine", used))
+        p.constrain("machine", here == filled, words=words, dual=dual)
+    return slot, costs
+
+
+def _shares(p: Problem, d: FlowData, waits: Expression) -> None:
+    """Shares and preemption limits of jobs; a job below its share is *short* of tasks."""
+    jobs, gates = d.jobs, d.schedule.gates
+    count = np.array([len(job.tasks) for job in d.instance.jobs], np.int64)
+    least, most = d.schedule.shares[:, 0], d.schedule.shares[:, 1].copy()
+    most[gates[:, 0]] = np.maximum(most[gates[:, 0]], gates[:, 2])  # tasks that may not stop run beyond the share
+    waiting = waits.sum(by="job")
+    some, full = (np.flatnonzero(chosen).tolist() for chosen in (least > 0, most < count))
+    tasks = p.data("N", _by("job", jobs, count), words="tasks of a job") if some or full else None
+    if tasks is not None and some:
+        index = _labels("job", (jobs[j] for j in some))
+        short = p.variables(
+            "short", over=index, upper=least[some], integer=True, words="tasks below the share of a job"
+        )
+        share = p.data(r"\underline{A}", _by("job", index, least[some]), words="fewest tasks that should run")
+        p.constrain(
+            "unscheduled",
+            waiting.reindex(index) - short <= tasks.reindex(index) - share,
+            words="a job below its share is short of tasks (upper bound of u_j -> sink)",
+            dual="price of letting one more task of the job wait",
+        )
+    if tasks is not None and full:
+        index = _labels("job", (jobs[j] for j in full))
+        share = p.data(r"\overline{A}", _by("job", index, most[full]), words="most tasks that may run")
+        p.constrain(
+            "share",
+            waiting.reindex(index) >= tasks.reindex(index) - share,
+            words="a job runs no more than its share (lower bound of u_j -> sink)",
+        )
+    if len(gates):
+        index = _labels("job", (jobs[j] for j in gates[:, 0].tolist()))
+        held = [task for task, view in zip(d.tasks, d.views, strict=True) if view.held]
+        limit = p.data("h", _by("job", index, gates[:, 1]), words="running tasks that a job lets stop now")
+        stops = waits.sel(task=held).sum(by="job").reindex(index)
+        p.constrain("preempted", stops <= limit, words="running tasks of a job that stop")
+
+
+def _different_machines(p: Problem, d: FlowData, x: Expression) -> None:
+    """At most one task of a rule of different machines on each machine."""
+    may = set(d.classes.pairs.task.tolist())
+    rows = [(d.tasks[k], view.apart) for k, view in enumerate(d.views) if view.apart and k in may]
+    if rows:
+        machines = _by("machine", d.machine_names, d.classes.machines)
+        most = p.data("k", machines, words="machines of a kind") if d.counted else 1
+        here = x.join(_table(rows, "task", "rule")).sum(by=["rule", "machine"])
+        p.constrain("apart", here <= most, words="tasks of a rule run on different machines")
+
+
+def _capacities(p: Problem, d: FlowData, x: Expression) -> None:
+    """Tasks share what the machine has of each resource."""
+    names, resources = d.instance.resources, Resources.of(d.instance)
+    if not names or not len(d.used):
+        return
+    task, resource = np.nonzero(resources.demand)
+    asked = _index(((d.tasks[t], names[r]) for t, r in zip(task.tolist(), resource.tolist(), strict=True)),
+                   "task", "resource")  # fmt: skip
+    p.set("resource", names, words="resources")
+    there = _index(((d.machine_names[m], r) for m in d.used.tolist() for r in names), "machine", "resource")
+
+    def amounts(index: Any, values: Any, units: Any, symbol: str, words: str) -> Expression:
+        import pandas as pd
+
+        exact = [int(each) * resources.units[r] for each, r in zip(values.tolist(), units, strict=True)]
+        return p.data(symbol, pd.Series(exact, index, dtype=object), words=words)
+
+    q = amounts(asked, resources.demand[task, resource], resource.tolist(), "q", "what a task asks of a resource")
+    every = list(range(len(names))) * len(d.used)
+    has = amounts(there, resources.capacity[d.used].ravel(), every, "C", "what a machine has of a resource")
+    taken = (x.join(asked.to_frame(index=False)) * q).sum(by=["machine", "resource"]).reindex(there)
+    p.constrain("capacity", taken <= has, words="tasks share what the machine has of a resource")
+    if p.rows["capacity"].unit is None:
+        raise ModelError("capacities and demands have no common unit that is exact; write them with fewer digits")
+
+
+def _gangs(p: Problem, d: FlowData, x: Expression, waits: Expression, n: Any) -> None:
+    """Gangs run whole or not at all, in one domain; tasks with affinity that run do so in one domain."""
+    gangs = [team for team in d.task_rules.teams if team.whole]
+    if gangs:
+        runs = p.variables("gang", gang=[team.name for team in gangs], binary=True, words="a gang runs")
+        of = [(task, team.name) for team in gangs for task in d.members(team.tasks)]
+        here = runs.at(gang=_by("task", (task for task, _ in of), [name for _, name in of]).rename("gang"))
+        whole = here * n.reindex(here) if d.counted else here
+        side = n.reindex(here) if d.counted else 1
+        p.constrain("gang", waits.reindex(here) + whole == side, words="all tasks of a gang run, or all wait")
+        total = _domains(p, d, x, n, [team for team in gangs if team.domains], "gang_within", "==", "a gang runs")
+        if total is not None:
+            one = runs.reindex(total) if total.index.count != len(gangs) else runs
+            p.constrain("gang_within_one", total == one, words="a gang that runs has one domain")
+    others = [team for team in d.task_rules.teams if not team.whole]
+    total = _domains(p, d, x, n, others, "within", "<=", "tasks with affinity run")
+    if total is not None:
+        p.constrain("within_one", total <= 1, words="an affinity has one domain")
+
+
+def _domains(
+    p: Problem, d: FlowData, x: Expression, n: Any, teams: Sequence[Team], name: str, relation: str, who: str
+) -> Expression | None:
+    """Tasks of gangs or affinities run in the chosen domain; return the number of domains of each."""
+    places = [(team, tag) for team in teams for tag in team.domains]
+    if not places:
+        return None
+    kind = teams[0].kind
+    p.set("domain", sorted(d.task_rules.tags), words="racks, and machines of one label")
+    p.set(kind, [team.name for team in d.task_rules.teams if team.kind == kind], words=f"rules of kind {kind}")
+    index = _index(((team.name, tag) for team, tag in places), kind, "domain")
+    chosen = p.variables(f"{kind}_domain", over=index, binary=True, words=f"{who} in a domain")
+    rows = _table(((tag, task, team.name) for team, tag in places for task in d.members(team.tasks)),
+                  "domain", "task", kind)  # fmt: skip
+    most = chosen.at(rows.set_index(["domain", "task"]), **{kind: kind, "domain": "domain"})
+    here = _inside(d, x, rows["task"]).sum(by=["domain", "task"]).reindex(most)
+    whole = most * n if d.counted else most
+    p.constrain(name, here == whole if relation == "==" else here <= whole, words=f"{who} in the chosen domain")
+    return chosen.sum(by=kind).reindex(_labels(kind, (team.name for team in teams)))
+
+
+def _inside(d: FlowData, x: Expression, tasks: Iterable[str]) -> Expression:
+    """``x`` of some tasks, once for each domain of its machine."""
+    machines = zip(d.machine_names, d.machines, strict=True)
+    table = _table(((m, tag) for m, machine in machines for tag in sorted(d.task_rules.tags & machine.tags)),
+                   "machine", "domain")  # fmt: skip
+    return x.sel(task=list(dict.fromkeys(tasks))).join(table)
+
+
+def _spreads(p: Problem, d: FlowData, x: Expression) -> None:
+    """Limits of the tasks of a spread in each domain."""
+    limits = [each for each in d.task_rules.limits if each.most < len(each.tasks)]
+    if not limits:
+        return
+    p.set("domain", sorted(d.task_rules.tags), words="racks, and machines of one label")
+    index = _index(((each.spread, each.tag) for each in limits), "spread", "domain")
+    rows = _table(((task, each.tag, each.spread) for each in limits for task in d.members(each.tasks)),
+                  "task", "domain", "spread")  # fmt: skip
+    import pandas as pd
+
+    most = p.data("b", pd.Series([each.most for each in limits], index), words="most tasks of a spread in a domain")
+    here = _inside(d, x, rows["task"]).join(rows).sum(by=["spread", "domain"]).reindex(index)
+    p.constrain("spread", here <= most, words="tasks of a spread by domain")
+
+
+def _objectives(
+    p: Problem, d: FlowData, x: Expression, waits: Expression, filled: tuple[Expression, list[int]] | None
+) -> None:
+    """Shortfall of shares, waiting tasks by class, costs by rank."""
+    import pandas as pd
+
+    if "short" in p.blocks:
+        p.minimize("shortfall", p["short"].sum(), words="tasks below the shares of their jobs")
+    level = {job.name: d.rules.level(job.priority) for job in d.instance.jobs}
+    for each in sorted({k for k in level.values() if k > 0}, reverse=True):
+        jobs = [name for name, k in level.items() if k == each]
+        late = waits if len(jobs) == len(level) else waits.sel(task=[v.task.name for v in d.views if v.job in jobs])
+        p.minimize(f"waiting_{each}", late.sum(), words=f"waiting tasks of class {each}")
+    waiting = [d.rules.waiting(view) for view in d.views]
+    parts = [(x, "c", "cost of a task on a machine", d.classes.pairs.cost), (waits, "w", "cost of waiting", waiting)]
+    if filled is not None:
+        parts.append((filled[0], "f", "cost of a slot", filled[1]))
+    order = d.rules.order
+    for rank, name in enumerate(("cost",) if order is None else order.names):
+        total = None
+        for variables, symbol, words, costs in parts:
+            mine: Any = np.array([0, *costs])[1:] if order is None else order.columns(costs)[rank]
+            if mine.dtype == object or np.abs(mine).max(initial=0) > _EXACT:
+                raise ModelError(
+                    f"a cost beyond {_EXACT} of 1/{d.rules.scale.factor} cannot be stated; use larger units"
+                )
+            if total is None or mine.any():
+                said = symbol if order is None else f"{symbol}({name})"
+                values = pd.Series(mine, variables.index.to_pandas())
+                term = (variables * p.data(said, values, words=words)).sum()
+                total = term if total is None else total + term
+        p.minimize(name, total, words="costs of the goals" if order is None else f"cost of {name}")
+
+
+def with_sizes(problem: Problem, d: FlowData, resources: Resources, sizes: Sequence[Size]) -> Problem:
+    """Return the counted problem with rows ``size`` for its capacities.
+
+    With slots of size s, a capacity C has ``floor(C / s)`` slots, and a task with demand q takes ``floor(q / s)``. The
+    row is valid because a sum of rounded-down terms is at most the rounded-down sum. If s is the unit, it is the
+    capacity; if s is the demand of a class, it bounds the number of tasks. Source: Chvatal-Gomory; the sizes are ours.
+    """
+    import pandas as pd
+
+    p, c = problem.copy(), d.classes
+    labels = [(d.machine_names[m], resources.names[r], str(s * resources.units[r])) for m, r, s in sizes]
+    levels = ("machine", "resource", "size")
+
+    def taken() -> Iterator[tuple[Any, ...]]:
+        asked = resources.demand[c.first_task]
+        for (m, r, s), label in zip(sizes, labels, strict=True):
+            each = asked[c.pairs.task[c.pairs.machine == m], r] // s
+            for k, units in zip(c.pairs.task[c.pairs.machine == m].tolist(), each.tolist(), strict=True):
+                if units:
+                    yield d.tasks[k], *label, units
+
+    p.set("resource", resources.names, words="resources")
+    p.set("size", dict.fromkeys(size for *_, size in labels), words="sizes of slots")
+    table = _table(taken(), "task", *levels, "units").set_index(["task", *levels])["units"].astype(np.int64)
+    words = "slots of a size that a task takes"
+    q = p.data(r"\lfloor q / s \rfloor", table, words=words)
+    index = _index(labels, *levels)
+    there = [int(c.machines[m] * (resources.capacity[c.first_machine[m], r] // s)) for m, r, s in sizes]
+    has = p.data(r"\lfloor C / s \rfloor", pd.Series(there, index), words="slots of a size that the machines have")
+    used = (p["x"].join(table.index.to_frame(index=False)) * q).sum(by=list(levels)).reindex(index)
+    p.constrain("size", used <= has, words="tasks take slots of a size")
+    return p
+
+
+__all__ = ["NEEDED", "ROWS", "FlowData", "Size", "label_levels", "state", "with_sizes"]
