@@ -71,7 +71,7 @@ def defragment(
     pods = tuple(pod if p in chosen else pod.model_copy(update={"move_cost": None}) for p, pod in enumerate(running))
     instance = instance.model_copy(update={"pods": pods})
     model = PodPlacement(instance, move_budget=float(moves))
-    builder = replace(model.builder, groups=Groups.of_instance(instance, model.levels, apart=True), rows=None)
+    builder = replace(model.builder, groups=Groups.of_instance(instance, model.levels, apart=True))
     program, _ = builder.program("defragmentation")
     pair, card = builder.card_slots
     pod, node = builder.groups.first[builder.pairs[0][pair]], builder.pairs[1][pair]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -28,28 +28,33 @@ from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, EngineName, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
 from flowlex.models.incumbents import offer
-from flowlex.models.model_base import Equation, Model, ModelError, Symbol
+from flowlex.models.model_base import Model, ModelError
 from flowlex.models.pods.admission_phase import Admission, Admitting
 from flowlex.models.pods.balance_phase import BalanceOutcome, BalanceProof, Balancing, settled_tangents
 from flowlex.models.pods.bounds.price_relaxation import Relaxation
 from flowlex.models.pods.fair_admission import FairAdmitting, least_shares
-from flowlex.models.pods.mathematical_equations import EQUATIONS
+from flowlex.models.pods.methods.variance_tangents import with_squares, with_tangents
 from flowlex.models.pods.placement_run import PlacementRun, proof_document, so_far
 from flowlex.models.pods.problem.admission_levels import Key, Levels, Ranking
 from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance
-from flowlex.models.pods.problem.integer_program import Groups, PlacementProgram
+from flowlex.models.pods.problem.integer_program import Groups, PlacementProgram, pods_of_values
 from flowlex.models.pods.problem.node_fill_state import Cluster
 from flowlex.models.pods.problem.pod_value import ValueMeasure
 from flowlex.models.pods.problem.running_pods import check_running
-from flowlex.models.pods.reference_formulation import placement_statement, pods_of_values, with_squares, with_tangents
 from flowlex.models.pods.relocation_phase import fewest_moves, move_cost_of
 from flowlex.models.pods.search.placement_steps import with_waiting
 from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.models.pods.solution import PlacementSolution, share_of
+from flowlex.models.pods.statement import NEEDED, ROWS, state
 from flowlex.models.solution import Solution
+from flowlex.models.statement.from_language import statement_of
+from flowlex.models.statement.language_model import LanguageModel
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import StatementRun, start_values
 from flowlex.validation.certificates import verify
+
+if TYPE_CHECKING:
+    from flowlex.models.problem import Problem
 
 Moves: TypeAlias = Literal["free", "least"]
 Stage: TypeAlias = Literal["admission", "balance"]
@@ -61,7 +66,7 @@ LARGEST = 1_000_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
+class PodPlacement(LanguageModel, Model[PodInstance, PlacementSolution, PlacementRun]):
     """Admission by strict priority, then balance (see the module).
 
     Parameters
@@ -116,28 +121,12 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     name: ClassVar[str] = "pod-placement"
     title: ClassVar[str] = "Pod placement"
     comparison: ClassVar[str] = "flowlex.models.pods.baselines:compare"
-    sets: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("P, P_k", "pods, those of level k (a priority, or worth)"),
-        Symbol("N", "nodes"),
-        Symbol("C_i", "cards of node i"),
-        Symbol("g, S, Q", "gangs, spreads and queues (sets of pods), d their domains"),
+    needed: ClassVar[Mapping[str, str]] = NEEDED
+    examples: ClassVar[tuple[tuple[str, str, Mapping[str, Any]], ...]] = (
+        ("Admission by priority, then the variance of the loads", "kubeflow-testbed", {}),
+        ("Largest load, GPU memory counted per node", "kubeflow-testbed", {"balance": "max_load", "cards": False}),
+        ("Mean distance from the mean load", "kubeflow-testbed", {"balance": "mean_absolute"}),
     )
-    parameters: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("a_{pr}, b_{ir}", "what pod p needs, what node i has of resource r"),
-        Symbol("g_{pi}, m_p, e_p", "GB on each card, number of cards, share of compute on each"),
-        Symbol("w_{ir}", "weight of resource r on node i"),
-        Symbol("v_p", "worth of pod p: 1, or its value, its GPUs, or what stopping it costs"),
-        Symbol("m_S, s_S, q_{Qr}", "most and skew of a spread, quota of a queue; r is what runs already"),
-        Symbol("A_k", "worth admitted of level k, from phase 1"),
-    )
-    unknowns: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("x_{pi}", "1 when pod p runs on node i"),
-        Symbol("y_{pc}", "1 when pod p uses card c"),
-        Symbol("z_{gd}, e_S", "1 when gang g is in domain d; pods of a spread in its emptiest domain"),
-        Symbol("u_i", "load of node i: weighted utilisation"),
-    )
-    objective_latex: ClassVar[str] = r"\Big(\tfrac{1}{|N|} \sum_{i \in N} (u_i - \bar u)^2\Big)^{1/2}"
-    equations: ClassVar[tuple[Equation, ...]] = EQUATIONS
 
     def _check(self) -> None:
         for name in ("move_budget", "absolute_gap"):
@@ -158,8 +147,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     @cached_property
     def builder(self) -> PlacementProgram:
         """Builds the programs of both phases."""
-        view, rows = self.instance.arrays, self.declared()
-        return PlacementProgram(view, self.groups, self.levels, self.cards, self.move_budget, rows)
+        return PlacementProgram(self.instance.arrays, self.groups, self.levels, self.cards, self.move_budget)
 
     @cached_property
     def bounds(self) -> Relaxation:
@@ -303,22 +291,44 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         found = replace(found, status=Status.FEASIBLE, message=message)
         return replace(found, certificate=verify(found.to_dict(), self.instance))
 
+    @classmethod
+    def declared(cls) -> frozenset[str]:
+        """The names that rows of statements and programs may have."""
+        return ROWS
+
     @cached_property
     def _by_pod(self) -> PlacementProgram:
-        """The program builder of the statement: single pods, sizes in integer units."""
-        groups = Groups.of_instance(self.instance, self.levels, apart=True)
-        return replace(self.builder, groups=groups, whole=True)
+        """The pairs of single pods and nodes."""
+        return replace(self.builder, groups=Groups.of_instance(self.instance, self.levels, apart=True))
 
-    def _state(self, points: Collection[tuple[int, Fraction]] = ()) -> Statement:
+    def state(self, p: Problem) -> None:
+        """State the placement by pod, node and card.
+
+        Parameters
+        ----------
+        p
+            The problem to state.
+        """
+        self._state_with(p, ())
+
+    def _state_with(self, p: Problem, points: Collection[tuple[int, Fraction]]) -> None:
         least = self.moves == "least"
-        return placement_statement(self.instance, self._by_pod, self.balance, fewest_moves=least, points=points)
+        state(p, self.instance, self._by_pod, self.balance, fewest_moves=least, points=points)
 
     def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> StatementRun:
         if self.balance != "deviation":
             return super()._run_statement(engine, options, start)
         self._check_engine(engine, options)
         values = None if start is None else start_values(self.statement, start)
-        return with_tangents(lambda at: self._applied(self._state(at), self.all_changes), options, values)
+
+        def stated(points: Collection[tuple[int, Fraction]]) -> Statement:
+            if not points:
+                return self.statement
+            p = type(self.problem)(self.instance.name)
+            self._state_with(p, points)
+            return self._applied(statement_of(p, self.needed), self.all_changes)
+
+        return with_tangents(stated, options, values)
 
     def _read(self, run: StatementRun) -> PlacementSolution:
         return super()._read(with_squares(run) if self.balance == "deviation" and run.answered else run)

@@ -11,10 +11,9 @@ from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.block_labels import Labels
-from flowlex.formulations.linear_expression import Expression, Variables
+from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.program_arrays import Floats, Integers
+from flowlex.formulations.program_arrays import Floats
 
 #: Loads are in percent, so that their squares are well above the solver's tolerances.
 SCALE = 100.0
@@ -44,13 +43,11 @@ class Measure(ABC):
         """Convert a total to the measure (inverse of `total`)."""
 
     @abstractmethod
-    def expression(
-        self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
-    ) -> Expression:
+    def expression(self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats]) -> Expression:
         """Return the total as an expression, and add the rows that it needs.
 
         ``loads``, ``weight``: (C,) loads, and the number of nodes that each represents. ``points``: tangent points of
-        the squares, (C,) each. ``unit``: number of units of ``loads`` per unit of the total.
+        the squares, (C,) each.
         """
 
     def cost(self, load: float, low: float, high: float) -> float:
@@ -80,11 +77,9 @@ class MaxLoad(Measure):
     def of_total(self, total: float, size: int) -> float:
         return total
 
-    def expression(
-        self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
-    ) -> Expression:
+    def expression(self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats]) -> Expression:
         largest = program.variables("largest_load", 1)
-        program.constrain("largest", loads - largest.repeated(len(weight)) * unit, "<=", 0.0)
+        program.constrain("largest", loads - largest.repeated(len(weight)), "<=", 0.0)
         return largest.sum()
 
 
@@ -102,14 +97,12 @@ class MeanAbsolute(Measure):
     def of_total(self, total: float, size: int) -> float:
         return total / size
 
-    def expression(
-        self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
-    ) -> Expression:
+    def expression(self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats]) -> Expression:
         size, centre = len(weight), program.variables("centre", 1)
-        apart, centred = program.variables("apart", size), loads - centre.repeated(size) * unit
-        program.constrain("mean", (loads * weight).sum() - centre * (float(weight.sum()) * unit), "==", 0.0)
-        program.constrain("above", centred - apart * unit, "<=", 0.0)
-        program.constrain("below", centred + apart * unit, ">=", 0.0)
+        apart, centred = program.variables("apart", size), loads - centre.repeated(size)
+        program.constrain("mean", (loads * weight).sum() - centre * float(weight.sum()), "==", 0.0)
+        program.constrain("above", centred - apart, "<=", 0.0)
+        program.constrain("below", centred + apart, ">=", 0.0)
         return (apart * weight).sum()
 
     def cost(self, load: float, low: float, high: float) -> float:
@@ -133,11 +126,13 @@ class Deviation(Measure):
     def of_total(self, total: float, size: int) -> float:
         return math.sqrt(total / size)
 
-    def expression(
-        self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats], unit: float = 1.0
-    ) -> Expression:
-        place, at = np.tile(np.arange(len(weight)), len(points)), np.concatenate(points)
-        return (squares(program, loads, place, at, unit) * weight).sum()
+    def expression(self, program: LinearProgram, loads: Expression, weight: Floats, points: list[Floats]) -> Expression:
+        size, centre = len(weight), program.variables("centre", 1)
+        square, distance = program.variables("square", size), program.variables("distance", size, lower=-np.inf)
+        program.constrain("distance", loads - (centre.repeated(size) + distance), "==", 0.0)
+        place, at = np.tile(np.arange(size), len(points)), np.concatenate(points)
+        program.constrain("tangent", square[place] - distance[place] * (2.0 * at), ">=", -(at**2))
+        return (square * weight).sum()
 
     def cost(self, load: float, low: float, high: float) -> float:
         return (load - low) * (load - high)
@@ -147,17 +142,6 @@ class Deviation(Measure):
 
     def narrow(self, gap: float) -> float:
         return max(1e-3, 0.3 * math.sqrt(gap))
-
-
-def squares(
-    program: LinearProgram, loads: Expression, place: Integers, at: Floats, unit: float, labels: Labels = None
-) -> Variables:
-    """Squares of the distances of loads from a centre, seen by the tangents of the loads in ``place`` at ``at``."""
-    size, centre = loads.count, program.variables("centre", 1)
-    square, distance = program.variables("square", size), program.variables("distance", size, lower=-np.inf)
-    program.constrain("distance", loads - (centre.repeated(size) + distance) * unit, "==", 0.0)
-    program.constrain("tangent", square[place] - distance[place] * (2.0 * at), ">=", -(at**2), labels=labels)
-    return square
 
 
 MEASURES: dict[Balance, Measure] = {"deviation": Deviation(), "max_load": MaxLoad(), "mean_absolute": MeanAbsolute()}

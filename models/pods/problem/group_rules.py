@@ -27,7 +27,7 @@ def _counts(view: PodArrays, node: Integers) -> tuple[Integers, Integers, Intege
     np.add.at(held, rules.offset[rule[there]] + domain[there], amount[there])
     strange = ~there & (node[pod] != view.running[pod])
     np.add.at(outside, rule[strange], 1)
-    return held, _slack(view) + np.where(rules.what == SKEW, _least(view, held), 0)[rules.of], outside
+    return held, limits_of(view) + np.where(rules.what == SKEW, _least(view, held), 0)[rules.of], outside
 
 
 def _least(view: PodArrays, held: Integers) -> Integers:
@@ -38,12 +38,24 @@ def _least(view: PodArrays, held: Integers) -> Integers:
     return np.where(least == np.iinfo(np.int64).max, 0, least)
 
 
-def _slack(view: PodArrays) -> Integers:
+def limits_of(view: PodArrays) -> Integers:
     """(F,) limit of each domain, or the amount of its running pods if larger; for a skew, above the emptiest domain."""
     rules = view.rules
     base = rules.base - np.where(rules.what == SKEW, _least(view, rules.base), 0)[rules.of]
     slack: Integers = np.maximum(rules.capacity, base)  # a gang never has more pods than its size
     return slack
+
+
+def in_domains(view: PodArrays, pod: Integers, node: Integers) -> tuple[Integers, Integers, Integers]:
+    """Columns (a pod on a node) that count in domains of rules, with the amounts, and the domains over all rules."""
+    rules = view.rules
+    many = np.diff(rules.start)[pod]
+    column = np.repeat(np.arange(len(pod)), many)
+    place = rules.start[pod[column]] + np.arange(len(column)) - np.repeat(np.cumsum(many) - many, many)
+    rule = rules.rule[place]
+    domain = rules.domain[rules.topology[rule], node[column]]
+    there = domain >= 0
+    return column[there], rules.amount[place][there], rules.offset[rule[there]] + domain[there]
 
 
 def shares(view: PodArrays, fixed: Integers, most: Floats) -> tuple[list[str], Floats, Floats]:
@@ -53,7 +65,7 @@ def shares(view: PodArrays, fixed: Integers, most: Floats) -> tuple[list[str], F
     nodes, -1: none) are already subtracted from the right-hand sides.
     """
     rules, total = view.rules, np.zeros(len(view.rules.what))
-    np.add.at(total, rules.of, _slack(view).astype(np.float64))
+    np.add.at(total, rules.of, limits_of(view).astype(np.float64))
     total = np.where(rules.what == SKEW, most, np.minimum(total, most))
     pod = np.repeat(np.arange(len(fixed)), np.diff(rules.start))
     home = view.running[pod]
@@ -126,34 +138,21 @@ def add_rules(
     first: Integers,
     count: Integers,
     at: Integers,
-    *,
-    whole: bool = False,
 ) -> None:
     """Add rows ``gang``, ``gang_whole``, ``spread``, ``skew``, ``emptiest``, ``quota``, ``resource``, and columns.
 
     ``x``, ``at``: columns (a group on a node), and their (columns, 2) group and node. ``first``, ``count``: (K,) one
-    pod of each group, and its number of pods. ``whole``: rows of domains are in integer units instead of shares of
-    their limits.
+    pod of each group, and its number of pods. Rows of domains are in shares of their limits.
     """
     rules = view.rules
     if not len(rules.what):
         return
-    many = np.diff(rules.start)[first[at[:, 0]]]
-    column = np.repeat(np.arange(len(at)), many)
-    group, node = at[column].T
-    place = rules.start[first[group]] + np.arange(len(column)) - np.repeat(np.cumsum(many) - many, many)
-    rule, amount = rules.rule[place], rules.amount[place]
-    domain = rules.domain[rules.topology[rule], node]
-    there = domain >= 0
-    column, group, rule, amount = column[there], group[there], rule[there], amount[there]
-    flat = rules.offset[rule] + domain[there]
-    slack, size = _slack(view), len(rules.of)
-    scale = np.ones(size) if whole else np.maximum(1, slack).astype(np.float64)
+    column, amount, flat = in_domains(view, first[at[:, 0]], at[:, 1])
+    group, rule = at[column, 0], rules.of[flat]
+    slack, size = limits_of(view), len(rules.of)
+    scale = np.maximum(1, slack).astype(np.float64)
     held = (x[column] * (amount / scale[flat])).sum_by(flat, size)
     used = np.bincount(flat, minlength=size) > 0
-
-    def named(rows: Booleans) -> tuple[Integers, Integers] | None:
-        return (rules.of[rows], np.flatnonzero(rows) - rules.offset[rules.of[rows]]) if whole else None
 
     everywhere = rules.topology[rules.of] == 0  # quotas: one domain, the cluster
     what = rules.what[rules.of]
@@ -164,25 +163,23 @@ def add_rules(
     ):
         rows = used & these
         if rows.any():
-            lp.constrain(name, held[rows], "<=", (slack / scale)[rows], labels=named(rows))
+            lp.constrain(name, held[rows], "<=", (slack / scale)[rows])
     if rules.has(SKEW):
         skewed = np.flatnonzero(rules.what == SKEW)
         number = np.cumsum(rules.what == SKEW) - 1
-        emptiest = lp.variables("emptiest", len(skewed), lower=0.0, labels=skewed if whole else None)
+        emptiest = lp.variables("emptiest", len(skewed), lower=0.0)
         rows, least = used & (rules.what[rules.of] == SKEW), rules.counted
         apart = held[rows] - emptiest[number[rules.of[rows]]] * (1.0 / scale)[rows]
-        lp.constrain("skew", apart, "<=", (slack / scale)[rows], labels=named(rows))
+        lp.constrain("skew", apart, "<=", (slack / scale)[rows])
         above = held[least] - emptiest[number[rules.of[least]]] * (1.0 / scale)[least]
-        lp.constrain("emptiest", above, ">=", 0.0, labels=named(least))
+        lp.constrain("emptiest", above, ">=", 0.0)
     if rules.has(GANG):
         of_gang = np.flatnonzero(rules.what[rules.of] == GANG)
-        domains = named(rules.what[rules.of] == GANG)
-        z = lp.variables("z", len(of_gang), upper=1.0, integer=True, labels=domains)
+        z = lp.variables("z", len(of_gang), upper=1.0, integer=True)
         number = np.full(size, -1)
         number[of_gang] = np.arange(len(of_gang))
         gangs = np.flatnonzero(rules.what == GANG)
-        labels = gangs if whole else None
-        lp.constrain("gang", z.sum_by(rules.of[of_gang], len(rules.what))[gangs], "<=", 1.0, labels=labels)
+        lp.constrain("gang", z.sum_by(rules.of[of_gang], len(rules.what))[gangs], "<=", 1.0)
         # One row per group and domain of a gang, even if the group does not fit there.
         gang_of = rules.gang[first]
         pairs = [(g, int(f)) for g in np.flatnonzero(gang_of >= 0) for f in np.flatnonzero(rules.of == gang_of[g])]
@@ -192,5 +189,4 @@ def add_rules(
         in_domain = x[column[mine]].sum_by(key, len(pairs))
         of_pair, at_domain = np.array(pairs, np.int64).reshape(-1, 2).T
         complete = z[number[at_domain]] * count[of_pair].astype(np.float64)
-        members = (first[of_pair], at_domain - rules.offset[gang_of[of_pair]]) if whole else None
-        lp.constrain("gang_whole", in_domain - complete, "==", 0.0, labels=members)
+        lp.constrain("gang_whole", in_domain - complete, "==", 0.0)

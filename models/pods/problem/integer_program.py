@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -59,18 +59,13 @@ def stays(view: PodArrays, move_budget: float) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class PlacementProgram:
-    """Builds the common constraints of all phases (names as in `flowlex.models.pods.model`).
-
-    ``whole``: rows of sizes are in integer units instead of shares of the node's capacity.
-    """
+    """Builds the common constraints of all phases, with names as in `flowlex.models.pods.statement`."""
 
     view: PodArrays
     groups: Groups
     levels: Levels
     cards: bool
     move_budget: float
-    rows: frozenset[str] | None = None
-    whole: bool = False
 
     @cached_property
     def pairs(self) -> tuple[Integers, Integers]:
@@ -134,7 +129,7 @@ class PlacementProgram:
 
     def program(self, name: str) -> tuple[LinearProgram, Variables]:
         """Return the program without an objective, and its columns x."""
-        lp = LinearProgram(name, self.rows)
+        lp = LinearProgram(name)
         view, groups = self.view, self.groups
         group, node = self.pairs
         size, pod = len(view.cards), groups.first[group]
@@ -145,46 +140,21 @@ class PlacementProgram:
             lp.constrain("pod", placed[~running], "<=", groups.count[~running])
         if running.any():
             lp.constrain("running", placed[running], "==", groups.count[running])
-        exact, capacity = view.exact, view.capacity
-        self._hold(lp, "cpu", x, node, (view.cpu[pod], capacity[:, 1]), (exact.cpu[pod], exact.node[:, 0]))
-        self._hold(lp, "memory", x, node, (view.memory[pod], capacity[:, 2]), (exact.memory[pod], exact.node[:, 1]))
+        exact = view.exact
+        lp.constrain("cpu", (x * (view.cpu[pod] / view.capacity[node, 1])).sum_by(node, size), "<=", 1.0)
+        lp.constrain("memory", (x * (view.memory[pod] / view.capacity[node, 2])).sum_by(node, size), "<=", 1.0)
         if self.cards:
             self._cards(lp, x)
         else:
-            many = view.gpu_cards[pod]
-            has = np.where(view.cards > 0, capacity[:, 0], 1.0)
-            need = exact.gpu[pod, node] * many
-            self._hold(lp, "gpu", x, node, (view.gpu[pod, node] * many, has), (need, exact.card * view.cards))
+            many, has = view.gpu_cards[pod], np.where(view.cards > 0, view.capacity[:, 0], 1.0)
+            lp.constrain("gpu", (x * (view.gpu[pod, node] * many / has[node])).sum_by(node, size), "<=", 1.0)
             if exact.compute.any():
-                unit = 1 if self.whole else exact.whole
-                share = (x * (exact.compute[pod] / unit * many)).sum_by(node, size)
-                lp.constrain("compute", share, "<=", view.cards * (exact.whole / unit))
+                share = (x * (exact.compute[pod] / exact.whole * many)).sum_by(node, size)
+                lp.constrain("compute", share, "<=", view.cards)
         if (moved := self.moved).any():
-            unit = self.move_unit if self.whole else 1
-            cost = view.move_cost[pod[moved]] * unit
-            spent = (x[moved] * (np.rint(cost) if self.whole else cost)).sum()
-            lp.constrain("move_budget", spent, "<=", self.move_budget * unit)
-        add_rules(lp, x, view, groups.first, groups.count, np.stack([group, node], axis=1), whole=self.whole)
+            lp.constrain("move_budget", (x[moved] * view.move_cost[pod[moved]]).sum(), "<=", self.move_budget)
+        add_rules(lp, x, view, groups.first, groups.count, np.stack([group, node], axis=1))
         return lp, x
-
-    def _hold(
-        self,
-        lp: LinearProgram,
-        name: str,
-        columns: Variables,
-        row: Integers,
-        shared: tuple[Floats, Floats],
-        exact: tuple[Integers, Integers],
-    ) -> None:
-        """Add capacity rows: need of each column and capacity of each row, as floats or in integer units.
-
-        Floats are converted to shares of the capacity, so that the solver's tolerance is relative.
-        """
-        if self.whole:
-            need, has = exact[0].astype(np.float64), exact[1].astype(np.float64)
-        else:
-            need, has = shared[0] / shared[1][row], np.ones(len(shared[1]))
-        lp.constrain(name, (columns * need).sum_by(row, len(has)), "<=", has)
 
     def _cards(self, lp: LinearProgram, x: Variables) -> None:
         view, (group, node) = self.view, self.pairs
@@ -194,11 +164,10 @@ class PlacementProgram:
         of_pair = self.groups.first[group[pair]]
         y = lp.variables("y", len(pair), upper=self.groups.count[group[pair]], integer=True, labels=(of_pair, card))
         exact, many = view.exact, int(view.cards.sum())
-        shared = view.gpu[of_pair, node[pair]], np.repeat(view.card_gb, view.cards)
-        self._hold(lp, "card", y, card, shared, (exact.gpu[of_pair, node[pair]], np.repeat(exact.card, view.cards)))
+        share = y * (view.gpu[of_pair, node[pair]] / view.card_gb[node[pair]])
+        lp.constrain("card", share.sum_by(card, many), "<=", 1.0)
         if exact.compute.any():
-            unit = 1 if self.whole else exact.whole
-            lp.constrain("compute", (y * (exact.compute[of_pair] / unit)).sum_by(card, many), "<=", exact.whole / unit)
+            lp.constrain("compute", (y * (exact.compute[of_pair] / exact.whole)).sum_by(card, many), "<=", 1.0)
         linked, of_link = np.unique(pair, return_inverse=True)
         wanted = view.gpu_cards[self.groups.first[group[linked]]]
         lp.constrain("card_link", y.sum_by(of_link, len(linked)) - x[linked] * wanted, "==", 0.0)
@@ -288,3 +257,25 @@ class PlacementProgram:
             chosen[pod] = np.argsort(-slots, kind="stable")[: view.gpu_cards[pod]]
             slots[chosen[pod]] -= 1
         return chosen
+
+
+def pods_of_values(
+    instance: PodInstance, builder: PlacementProgram, values: Mapping[str, Floats]
+) -> tuple[Cluster, list[str]]:
+    """Return the placement of integrally placed pods, and the names of pods with fractional values."""
+    view, (group, at) = builder.view, builder.pairs
+    pod, (pair, card) = builder.groups.first[group], builder.card_slots
+    x = values["x"]
+    placed = np.flatnonzero(x > 1 - 1e-6)
+    node = np.full(len(view.cpu), -1)
+    node[pod[placed]] = at[placed]
+    start = np.cumsum(view.cards) - view.cards
+    on: dict[int, list[int]] = {int(p): [] for p in pod[placed] if builder.cards and view.gpu_cards[p]}
+    for k in np.flatnonzero(values["y"] > 1 - 1e-6).tolist() if on else ():
+        on.setdefault(int(pod[pair[k]]), []).append(int(card[k] - start[at[pair[k]]]))
+    for p, cards in on.items():
+        if len(cards) != view.gpu_cards[p]:
+            node[p] = -1
+    parts = {int(p) for p in pod[x > 1e-6] if node[p] < 0}
+    used = {p: np.array(cards, np.int64) for p, cards in on.items() if node[p] >= 0}
+    return Cluster.of(view, node, used, cards=builder.cards), [instance.pods[p].name for p in sorted(parts)]

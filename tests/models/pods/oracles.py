@@ -33,9 +33,9 @@ def solved(instance: PodInstance, **options: Any) -> Any:
 
 
 def rows_of(model: PodPlacement) -> set[str]:
-    """Names of the rows of the model's program, which are those of the equations that exist."""
+    """Names of the rows of the model's program, which are declared."""
     rows = {name for name, block in model.formulation.constraint_blocks.items() if block.count}
-    assert rows == {each.name for each in model.equations if each.exists(model)}
+    assert rows <= model.declared()
     return rows
 
 

@@ -99,6 +99,10 @@ def test_refusals_name_the_remedy():
         model.with_cost(x, stage="admission")
     with pytest.raises(ModelError, match="no rack 'r9'"):
         x.sel(rack="r9")
+    tight = PodNode(name="a", cpu_cores=1, memory_gb=1, cards=1, card_gb=8)
+    runs = Pod(name="runs", cpu_cores=1, gpu_share=0.5, gpu_cards=2, node="a")
+    with pytest.raises(ModelError, match="pod 'runs' must go on running, but does not fit any node it may use"):
+        _ = model_of(PodInstance(nodes=(tight,), pods=(runs,))).variables
     fine = PodNode(name="a", cpu_cores=1 + 2**-50, memory_gb=1 / 3)
     with pytest.raises(ModelError, match="no common unit that is exact"):
         _ = model_of(PodInstance(name="fine", nodes=(fine,), pods=(Pod(name="p", cpu_cores=0.1),))).variables

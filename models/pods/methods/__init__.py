@@ -1,0 +1,1 @@
+"""Methods of pod placement; the first lines of each say what it is worth."""
