@@ -25,7 +25,6 @@ from itertools import pairwise
 import numpy as np
 
 from flowlex.formulations.engines import solve as solve_formulation
-from flowlex.formulations.lexicographic.lambda_representation import increments
 from flowlex.formulations.lexicographic.lexicographic_problem import (
     WHOLE,
     Integrality,
@@ -128,14 +127,17 @@ class _FixedLevels:
         """The program that minimises the loads at a level; loads are cut into pieces at this and all fixed levels."""
         program = self._base()
         edges = {0, level - 1, level, *self.fixed, *(above - 1 for above in self.fixed)}
-        points = sorted(edges)
-        pieces = increments(program, "level", self.problem.loads, points, width=self.problem.width)
-        for (low, high), piece in zip(pairwise(points), pieces, strict=True):
+        cut = self.problem.loads * -1.0
+        for low, high in pairwise(sorted(edges)):
+            width = (high - low) * self.problem.width
+            piece = program.variables(f"level_{high}", self.problem.loads.count, upper=width)
+            cut = cut + piece
             if low >= level:
                 count = self.fixed[min(above for above in self.fixed if above >= high)]
                 program.constrain(f"level_fixed_{low}_{high}", piece.sum(), "<=", (high - low) * count)
             elif high == level:
                 program.minimize(piece.sum())
+        program.constrain("level_link", cut, "==", 0.0)
         return program
 
     def _base(self) -> LinearProgram:

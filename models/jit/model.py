@@ -4,9 +4,9 @@ Every transfer of a DAG job gets a latest arrival time (`flowlex.models.jit.late
 meet these times, we choose one with the lexicographically least sorted vector of loads (by pair of machines and slot,
 or by port and slot).
 
-Programs of the paper: ``P1`` minimises the largest load (solved as P2); ``P2`` is the lexicographic minimum (here in
-stages with 0/1 coefficients); ``P3`` is the separable convex sum of ``|delta|**delta_u`` in increments; ``P4`` is the
-same in lambda form. All can be compiled as in the paper. P3 and P4 refuse sizes at which their weights lose precision.
+The programs of the paper, P1 to P4, are stated once, in `flowlex.models.jit.statement`, and each can be changed. ``P1``
+(the largest load) is solved as ``P2`` (the lexicographic minimum, in stages). ``P3`` and ``P4`` weigh all loads in one
+sum; they refuse sizes at which their weights lose precision.
 
 Source: Shi, Wen, Fei, Zhang 2021, and docs/papers/jit-bandwidth.md: the constraint matrix is not totally unimodular,
 so integrality is tested, not assumed; the weights would overflow, so stages are used instead.
@@ -18,15 +18,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.lexicographic.lexicographic_problem import WHOLE, Integrality
-from flowlex.formulations.lexicographic.weighted_stages import weighted_program
+from flowlex.formulations.engines import solve
+from flowlex.formulations.lexicographic.lexicographic_problem import WHOLE, Integrality, is_whole
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.formulations.program_arrays import Floats, Integers
-from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_outcome import EngineError, EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance
 from flowlex.models.incumbents import offer
 from flowlex.models.jit.baselines import is_early
@@ -34,16 +34,18 @@ from flowlex.models.jit.incumbent import incumbent
 from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.load_levels import find_plan
-from flowlex.models.jit.mathematical_equations import EQUATIONS
-from flowlex.models.jit.paper_programs import solve_printed
 from flowlex.models.jit.plan_search import Plan, Search, SearchState
-from flowlex.models.jit.reference_formulation import rate_cells, state_bandwidth, window_ends
-from flowlex.models.jit.slot_programs import Cells, Horizon, lexicographic_program
+from flowlex.models.jit.slot_programs import Horizon
 from flowlex.models.jit.solution import JitSolution, stages_of
+from flowlex.models.jit.statement import NEEDED, ROWS, rate_cells, state, window_ends
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, ShareOf, Windows, make_grid
-from flowlex.models.model_base import Equation, Model, ModelError, Run, Symbol
+from flowlex.models.model_base import Model, ModelError, Run
+from flowlex.models.statement.language_model import LanguageModel
 from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.models.statement.solve_statement import StatementRun
+
+if TYPE_CHECKING:
+    from flowlex.models.problem import Problem
 
 ProgramName: TypeAlias = Literal["P1", "P2", "P3", "P4"]
 
@@ -56,21 +58,19 @@ class JitRun(Run):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
+class JitBandwidth(LanguageModel, Model[JitInstance, JitSolution, JitRun]):
     """Just-in-time bandwidth (see the module).
 
-    A changed model (`with_constraint` and the others) is stated by slot, in integer units. Variables: ``rate`` by
-    transfer and slot, with the labels job, sender, receiver, link (``a>b``) and time (in seconds, so that ``slice(2,
-    3)`` selects); ``level`` by load, slot and step, 1 if the load reaches the step; ``largest``. User rows hold in
-    every stage: lateness, then the largest load, then the number of loads at each level are minimised. Transfers may be
-    late up to the end by which every unchanged schedule of least lateness has finished; for a rule that needs more
-    slots, raise ``extra_slots``. Equal schedules are not compared further.
+    A changed model (`with_constraint` and the others) is solved as stated, slot by slot: user rows hold in every stage.
+    Labels of ``rate`` are transfer, slot, job, sender, receiver, link (``a>b``) and time (in seconds, so that
+    ``slice(2, 3)`` selects). Transfers may be late up to the end by which every unchanged schedule of least lateness
+    has finished; for a rule that needs more slots, raise ``extra_slots``. Equal schedules are not compared further.
 
     Parameters
     ----------
     horizon
         ``slots``, or ``intervals`` between consecutive starts and latest arrivals, with interchangeable slots and the
-        same optimum. It applies to P3, P4, and P2 without presolve; with presolve, intervals are always used. The
+        same optimum. It applies to P1 and P2 without presolve; with presolve, intervals are always used. The
         statement uses slots; elastic windows are solved over intervals that end where a port has sent all late units
         (`flowlex.models.jit.least_lateness`).
     share, share_of
@@ -115,41 +115,31 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     name: ClassVar[str] = "jit-bandwidth"
     main_stage: ClassVar[str] = "largest"
     title: ClassVar[str] = "Just-in-time bandwidth"
-    sets: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("M", "machines"),
-        Symbol("T", "slots"),
-        Symbol("F", "planned transfers"),
-        Symbol("U", "loads: pairs (or ports) in each slot"),
+    needed: ClassVar[Mapping[str, str]] = NEEDED
+    examples: ClassVar[tuple[tuple[str, str, Mapping[str, Any]], ...]] = (
+        ("P2: least lateness, then the lexicographic minimum", "jit-figure4", {}),
+        ("P1: the largest load", "jit-figure4", {"program": "P1", "lat": "paper-job"}),
+        ("P3: weights in increments", "jit-figure4", {"program": "P3", "lat": "paper-job", "share": 0.25}),
+        ("P4: weights in lambda form", "jit-figure4", {"program": "P4", "lat": "paper-job", "share": 0.25}),
     )
-    parameters: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("d_f", "size of transfer f, units"),
-        Symbol("s_f, l_f", "first slot, and end of the window by the latest arrival time"),
-        Symbol("C", "units a port carries in a slot, each way"),
-    )
-    unknowns: ClassVar[tuple[Symbol, ...]] = (
-        Symbol("x_f^t", "units of f sent in slot t, integer"),
-        Symbol(r"\delta_u", "load: sum of the rates of a pair (or port) in a slot"),
-        Symbol("y_u^s", "1 if load u is at least s"),
-    )
-    objective_latex: ClassVar[str] = r"\operatorname{lex} ( \sum_u y_u^C, \sum_u y_u^{C-1}, \dots, \sum_u y_u^1 )"
-    equations: ClassVar[tuple[Equation, ...]] = EQUATIONS
 
-    def has_rows(self, name: str) -> bool:
-        """Return whether the formulation has rows of a name.
+    @classmethod
+    def declared(cls) -> frozenset[str]:
+        """The names that rows may have."""
+        return ROWS
 
-        Parameters
-        ----------
-        name
-            Name of an equation, such as ``egress``; False if unknown. The first call builds the formulation.
-        """
-        program = self.formulation
-        return isinstance(program, LinearProgram) and name in program.constraint_blocks
+    @property
+    def objective_stage(self) -> str:
+        """Name of the stage whose value is the objective."""
+        return "weighted" if self.program in ("P3", "P4") else "largest"
 
     def _check(self) -> None:
         if not 0 < self.share <= 1:
             raise ModelError(f"share must lie above 0 and at most at 1, got {self.share}")
         if self.presolve and self.program in ("P3", "P4"):
             raise ModelError(f"{self.program} is solved as printed; presolve works for P1 and P2 only")
+        if self.horizon == "intervals" and self.program in ("P3", "P4"):
+            raise ModelError(f"{self.program} is solved as printed, slot by slot; horizon works for P1 and P2 only")
         if self.presolve and self.integrality == "lp":
             raise ModelError("presolve looks for integer units; drop it or choose integrality='auto'")
         if self.stage is not None and self.program != "P2":
@@ -171,30 +161,25 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         """The option ``windows``, or its default for the program."""
         return self.windows or ("elastic" if self.program == "P2" else "strict")
 
-    @cached_property
-    def cells(self) -> Cells:
-        """Slots or intervals of all planned transfers."""
-        return Cells(self.grid, np.arange(self.grid.count), self.grid.stop, self.horizon)
+    def state(self, p: Problem) -> None:
+        """State the program of the paper that is chosen.
 
-    def _state(self) -> Statement:
-        """``rate`` by transfer and slot, ``level`` by load, slot and step, and the ``largest`` load."""
-        if self.program in ("P3", "P4"):
-            raise ModelError(f"{self.program} weighs loads in one sum and takes no changes; change program='P2'")
-        return self._state_of(None)
+        Parameters
+        ----------
+        p
+            The problem to state.
+        """
+        elastic, whole = self.chosen_windows == "elastic", self.integrality != "lp"
+        state(p, self.grid, self.load, program=self.program, elastic=elastic, whole=whole)
 
-    def _state_of(
-        self, members: Integers | None, *, elastic: bool | None = None, levels: bool | None = None
-    ) -> Statement:
-        """The statement of some transfers (all if None), without the others."""
-        return state_bandwidth(
-            self.grid,
-            self.load,
-            elastic=self.chosen_windows == "elastic" if elastic is None else elastic,
-            levels=self.program == "P2" if levels is None else levels,
-            whole=self.integrality != "lp",
-            rows=self.declared(),
-            members=members,
-        )
+    def _stated(self, program: ProgramName, *, elastic: bool = False, whole: bool = True) -> Statement:
+        """The statement of a program, to be solved or exported."""
+        from flowlex.models.problem import Problem
+        from flowlex.models.statement.from_language import statement_of
+
+        p = Problem(self.instance.name)
+        state(p, self.grid, self.load, program=program, elastic=elastic, whole=whole and self.integrality != "lp")
+        return statement_of(p, NEEDED)
 
     def _read(self, run: StatementRun) -> JitSolution:
         solution = super()._read(run)
@@ -219,7 +204,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         blocks = Blocks.empty()
         if values is not None:
             elastic, rate = self.chosen_windows == "elastic", values["rate"]
-            cells = rate_cells(self.grid, np.arange(self.grid.count), elastic=elastic)
+            cells = rate_cells(self.grid, elastic=elastic)
             whole = np.rint(rate)
             near = np.abs(rate - whole).max(initial=0.0) <= WHOLE
             blocks = cells.blocks(whole.astype(np.int64) if near else np.where(rate > WHOLE, rate, 0.0))
@@ -228,22 +213,19 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         )
 
     def _formulate(self) -> LinearProgram:
-        """Return the program of a stage; P3 and P4 as in the paper."""
-        if self.program in ("P3", "P4"):
-            return self._weighted()
+        """Return the program of a stage."""
         elastic = self.chosen_windows == "elastic"
+        if self.program != "P2":
+            return self._stated(self.program).stage_program()
         if self.stage is None and (not elastic or is_early(self.grid)):
-            return self._state_of(None, elastic=False, levels=False).stage_program("largest")
+            return self._stated("P1").stage_program()
         settled = self._settled()
         self._check_stage(settled)
-        statement, stage = self._state_of(None, levels=self.stage is not None), self.stage or "largest"
+        statement = self._stated("P1" if self.stage is None else "P2", elastic=elastic)
+        stage = self.stage or "largest"
         order = [each.name for each in statement.stages]
         before = {name: Fraction(settled[name]) for name in order[: order.index(stage)] if name in settled}
         return statement.stage_program(stage, before)
-
-    def _weighted(self) -> LinearProgram:
-        problem = lexicographic_program(self.cells, self.load, name=self.instance.name)
-        return weighted_program(problem, form="lambda" if self.program == "P4" else "increments")
 
     def _check_stage(self, settled: Mapping[str, float | int]) -> None:
         unnamed = {"largest"} if self.chosen_windows == "elastic" else {"largest", "lateness"}
@@ -286,10 +268,38 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
             plan = find_plan(self.grid, search, seen)
         else:
             seen(lambda: incumbent(SearchState(self.grid, search)))
-            plan = solve_printed(self._weighted(), self.cells, self.integrality, engine, options)
+            plan = self._weighted(engine, options)
         found = self._run_of(plan, engine)
         assert found is not None
         return found
+
+    def _weighted(self, engine: EngineName, options: SolveOptions) -> Plan:
+        """Solve P3 or P4: the linear program, and the integer program if its units are fractional."""
+        program, cells = self._stated(self.program, whole=False).stage_program(), rate_cells(self.grid, elastic=False)
+        solves = {"lp": 0, "mip": 0}
+        routes = {"auto": ("lp", "mip"), "lp": ("lp",), "mip": ("mip",)}[self.integrality]
+        for route in routes:
+            outcome = solve(program.with_integer("rate") if route == "mip" else program, engine, options)
+            solves[route] += 1
+            values = None if outcome.values is None else outcome.values[: cells.columns.count]
+            if outcome.status is Status.INFEASIBLE or (values is not None and is_whole(values)):
+                break
+        if values is None:
+            why = outcome.infeasibility or Infeasibility(outcome.message)
+            return Plan(outcome.status, Blocks.empty(), infeasibility=why, message=why.message)
+        weighted = None
+        if whole := is_whole(values):
+            values = np.rint(values).astype(np.int64)
+            if outcome.objective is not None and outcome.bound is not None:
+                weighted = float(outcome.objective), float(outcome.bound)
+        return Plan(
+            outcome.status,
+            cells.blocks(values),
+            route=("printed", route),
+            lp_solves=solves["lp"],
+            mip_solves=solves["mip"] if whole else 0,
+            weighted=weighted,
+        )
 
     def _run_of(self, plan: Plan | None, engine: EngineName) -> JitRun | None:
         if plan is None:

@@ -273,7 +273,7 @@ class _Document:
 
     def _earlier(self, proof: LevelProof, scale: Fraction) -> dict[str, Any]:
         """Multipliers of lateness and of the levels above, which are cut where loads end."""
-        top = level_count(self.grid, self.load)
+        top = self.grid.level_count(self.load)
         levels = {*self.loads, *(each.level for each in self.part.proofs if each.level != LATENESS)}
         steps = sorted(k for k in {0, top, *levels, *(k - 1 for k in levels)} if 0 <= k <= top)
         found = {"lateness": number(Fraction(-proof.nu) / scale)} if proof.nu and proof.level != LATENESS else {}
@@ -320,11 +320,3 @@ class _Document:
             for a, b in pairwise([begin, *inside, end]):
                 if least := first + change * ((a if change > 0 else b - 1) - begin):
                     yield side, run_label(machine, a, b), -least
-
-
-def level_count(grid: Grid, load: Load) -> int:
-    """Highest level that a load can reach, by the capacity of its ports and by its total units."""
-    most, units = grid.load_most(load), np.zeros(grid.units_of_load(load), np.int64)
-    for group in grid.groups(load):
-        np.add.at(units, group, grid.units)
-    return int(np.minimum(most, units).max(initial=0))

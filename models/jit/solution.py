@@ -17,7 +17,7 @@ from flowlex.models.jit.interval_schedules import Blocks, load_counts, port_piec
 from flowlex.models.jit.multipliers import SchedulePart, part_document
 from flowlex.models.jit.plan_search import Plan
 from flowlex.models.jit.presolve import Overload
-from flowlex.models.jit.reference_formulation import window_ends
+from flowlex.models.jit.statement import window_ends
 from flowlex.models.jit.transfer_slot_grid import Grid, Load
 from flowlex.models.model_base import Solution
 

@@ -127,6 +127,13 @@ class Grid:
         most[self.pair] = self.cap
         return most
 
+    def level_count(self, load: Load) -> int:
+        """Highest level that a load can reach, by the capacity of its ports and by its total units."""
+        units = np.zeros(self.units_of_load(load), np.int64)
+        for group in self.groups(load):
+            np.add.at(units, group, self.units)
+        return int(np.minimum(self.load_most(load), units).max(initial=0))
+
     def widened_slots(self, which: Integers) -> Integers:
         """Slots by which windows of some transfers were widened; they differ in lateness."""
         late, stop = np.maximum(self.due[which], self.start[which]), self.stop[which]

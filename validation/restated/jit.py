@@ -317,11 +317,15 @@ class _Part:
         return self._table(self.groups)
 
     @cached_property
+    def reach(self) -> Positions:
+        """Units that each load can reach in a slot."""
+        reach = np.bincount(self.loads.row, self.most[self.loads.column], len(self.loads.unit)).astype(np.int64)
+        return np.minimum(self.data.load_most(self.loads.unit), reach)
+
+    @cached_property
     def pieces(self) -> tuple[Positions, Positions, Positions]:
         """Pieces of loads between levels: load, number of the piece, and how much it holds."""
-        table = self.loads
-        reach = np.bincount(table.row, self.most[table.column], len(table.unit)).astype(np.int64)
-        reach = np.minimum(self.data.load_most(table.unit), reach)
+        table, reach = self.loads, self.reach
         low, high = self.steps[:-1], self.steps[1:]
         held = np.clip(reach[:, None], low, high) - low
         load, piece = np.nonzero(held)
@@ -329,12 +333,23 @@ class _Part:
             raise ValueError(f"{len(load)} levels of loads are more than {_MOST}")
         return load, piece, held[load, piece] * table.length[load]
 
-    def program(self, *, levels: bool = True) -> ExactProgram:
-        """Sizes, ports (where they count), lateness, the largest load, and the levels from the highest down."""
+    def program(self, form: str = "P2") -> ExactProgram:
+        """Sizes, ports (where they count), lateness, the largest load, and the levels from the highest down.
+
+        ``form``: P1 has no levels. P3 and P4 have no largest load, and one weighted sum of increments, or of the points
+        of a mixture.
+        """
         data, table, rates, wide = self.data, self.loads, len(self.row), len(self.wide)
-        load, piece, held = self.pieces if levels else (np.zeros(0, np.int64),) * 3
+        load, piece, held = (np.zeros(0, np.int64),) * 3
+        if form == "P4":
+            load = np.repeat(np.arange(len(table.unit)), self.reach + 1)
+            piece = np.arange(len(load)) - np.searchsorted(load, load) - 1
+            held = np.ones(len(load), np.int64)
+        elif form != "P1":
+            load, piece, held = self.pieces
+        levels, weighted = form in ("P2", "P3"), form in ("P3", "P4")
         moment, most = rates, rates + wide
-        level, count = most + 1, most + 1 + len(load)
+        level, count = most + (not weighted), most + (not weighted) + len(load)
         ones = np.ones(rates, np.int64)
         names = [data.names[k] for k in self.members.tolist()]
         rows = {"size": _rows("size", "==", (self.row, np.arange(rates), ones), self.units, lambda: names)}
@@ -349,12 +364,20 @@ class _Part:
         texts, find = self._labels(table, data.load_name)
         sums = table.row, table.column, np.ones(len(table.row), np.int64)
         every = np.arange(len(table.unit))
-        terms = _joined(sums, (every, np.full(len(every), most), -table.length))
-        rows["largest_link"] = _rows("largest_link", "<=", terms, 0 * every, texts, find)
+        if not weighted:
+            terms = _joined(sums, (every, np.full(len(every), most), -table.length))
+            rows["largest_link"] = _rows("largest_link", "<=", terms, 0 * every, texts, find)
+        if form == "P4":
+            at = level + np.arange(len(load))
+            less = (sums[0], sums[1], -sums[2])
+            rows["lambda_link"] = _rows(
+                "lambda_link", "==", _joined((load, at, piece + 1), less), 0 * every, texts, find
+            )
+            rows["lambda_one"] = _rows("lambda_one", "==", (load, at, held), 0 * every + 1, texts, find)
         if levels:
             terms = _joined(sums, (load, level + np.arange(len(load)), np.full(len(load), -1)))
             rows["level_link"] = _rows("level_link", "==", terms, 0 * every, texts, find)
-        if levels and self.single:
+        if form == "P2" and self.single:
             above = np.flatnonzero(np.r_[False, load[1:] == load[:-1]]) if len(load) else load
             k, one = np.arange(len(above)), np.ones(len(above), np.int64)
             terms = _joined((k, level + above, one), (k, level + above - 1, -one))
@@ -363,27 +386,39 @@ class _Part:
         upper: list[Whole] = [
             self.upper,
             _times(self.upper[self.wide], self.length[self.wide] - 1),
-            np.array([data.top]),
+            np.full(int(not weighted), data.top),
             held,
         ]
         whole = np.full(count, data.whole)
-        whole[most] = data.whole or not self.single  # of fractions, the highest level that they reach
-        blocks = [
-            ColumnBlock("rate", 0, rates, self._rate_texts, self._rate_labels),
-            ColumnBlock("largest", most, 1, lambda: [""], lambda: [{}]),
-        ]
+        whole[most:level] = data.whole or not self.single  # of fractions, the highest level that they reach
+        blocks = [ColumnBlock("rate", 0, rates, self._rate_texts, self._rate_labels)]
+        if not weighted:
+            blocks.append(ColumnBlock("largest", most, 1, lambda: [""], lambda: [{}]))
         if wide:
             blocks.append(ColumnBlock("moment", moment, wide, rows["moment"].texts))
+        objectives = [] if weighted else [Objective("largest", np.array([most]), np.array([1]), 0, _ONE)]
+        if form == "P4":
+            whole[level:] = False
+
+            def points(texts: Callable[[], list[str]] = texts) -> list[str]:
+                each = texts()
+                return [f"{each[k]},{s + 1}" for k, s in zip(load.tolist(), piece.tolist(), strict=True)]
+
+            blocks.append(ColumnBlock("lambda", level, len(load), points, lambda: self._level_labels(load, piece)))
         if levels:
             at = np.arange(len(load))
             level_texts = lambda: self._level_texts(at)  # noqa: E731
-            blocks.append(ColumnBlock("level", level, len(load), level_texts, self._level_labels))
-        objectives = [Objective("largest", np.array([most]), np.array([1]), 0, _ONE)]
+            blocks.append(ColumnBlock("level", level, len(load), level_texts, lambda: self._level_labels(load, piece)))
+        if weighted:  # by how much each step raises n ** load, or what a point weighs
+            n, low = len(every), piece if form == "P3" else piece + 1
+            value = narrow([n ** (s + 1) - n**s if form == "P3" else n**s for s in low.tolist()])
+            constant = n if form == "P3" else 0
+            objectives.append(Objective("weighted", level + np.arange(len(load)), value, constant, _ONE))
         if data.elastic:
             late = np.maximum(self.begin + 1 - self.due[self.row], 0)
             value = np.concatenate([late, self.later])
             objectives.insert(0, Objective("lateness", np.arange(most), value, 0, _ONE))
-        for number in range(len(self.steps) - 2, -1, -1) if levels else ():
+        for number in range(len(self.steps) - 2, -1, -1) if form == "P2" else ():
             mine = level + np.flatnonzero(piece == number)
             objectives.append(Objective(self.stage(number), mine, np.ones(len(mine), np.int64), 0, _ONE))
         bounds = np.concatenate(upper)
@@ -483,8 +518,8 @@ class _Part:
         names = [self.data.load_name(u) for u in self.loads.unit[load].tolist()]
         return label_texts([names, slots, [steps[k] for k in piece.tolist()]])
 
-    def _level_labels(self) -> list[dict[str, Any]]:
-        (load, piece, _), table = self.pieces, self.loads
+    def _level_labels(self, load: Positions, piece: Positions) -> list[dict[str, Any]]:
+        table = self.loads
         return [
             {**self.data.load_labels(int(table.unit[k])), "slot": int(table.begin[k])}
             | {"time": self.data.seconds(int(table.begin[k])), "step": int(self.steps[p + 1])}
@@ -564,10 +599,10 @@ def _rows(
 
 
 def restate_jit(instance: JitInstance, options: Mapping[str, Any]) -> ExactProgram:
-    """``rate`` by transfer and slot, ``largest``, and with P2 ``level`` by load, slot and step."""
+    """``rate`` by transfer and slot; ``largest``, ``level`` and ``lambda`` as the program has them."""
     data = _Data(instance, options)
     part = _Part(data, np.arange(len(data.names)), range(data.top + 1))
-    return part.program(levels=data.program == "P2")
+    return part.program(data.program)
 
 
 # ---- answers
@@ -849,6 +884,6 @@ VERIFIER = Verifier(
     options=JitOptions,
     restated=restate_jit,
     main="largest",
-    needed=frozenset({"size", "level_link", "level_order", "largest_link"}),
+    needed=frozenset({"size", "level_link", "level_order", "largest_link", "lambda_link", "lambda_one"}),
     figures=_changed_figures,
 )

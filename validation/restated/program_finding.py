@@ -39,7 +39,7 @@ def program_finding(
     budget
         Time for proofs; once it is spent, the answer alone is judged and the claim is quoted.
     main
-        The objective whose value the file states; empty: the last one.
+        The objective whose value the file states; the last one if there is none of this name.
     checks
         Of facts that the problem does not state; the values are not judged if one fails.
     metrics
@@ -66,7 +66,7 @@ def program_finding(
         shown = *shown, Check("no answer is better", True, detail="the solver's word", how="quoted")
     quoted = status == "optimal" and (late or not proof)
     each = {stage.name: stage for stage in verdict.stages}
-    main = main or verdict.stages[-1].name
+    main = main if main in each else verdict.stages[-1].name
     return Finding(
         "feasible" if quoted else verdict.claim,
         shown,

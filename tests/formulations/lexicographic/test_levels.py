@@ -1,4 +1,4 @@
-"""Levels, weights and enumeration have the same lexicographic minimum; the lambda form is exact, or refused."""
+"""Levels and enumeration have the same lexicographic minimum."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowlex.formulations.engines import solve
 from flowlex.formulations.lexicographic import decreasing_minimisation
 from flowlex.formulations.lexicographic.decreasing_minimisation import minimize_levels
-from flowlex.formulations.lexicographic.lambda_representation import increments, lambda_representation
 from flowlex.formulations.lexicographic.lexicographic_problem import LexicographicProgram, copy_program
-from flowlex.formulations.lexicographic.weighted_stages import PrecisionError, weighted_program
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.solver_outcome import Status
 
@@ -89,25 +86,6 @@ def test_programs_grow_with_different_loads_not_with_units() -> None:
     assert programs[0] == programs[1] <= 6
 
 
-@pytest.mark.parametrize("form", ["lambda", "increments"])
-@pytest.mark.parametrize(("amount", "slots", "capacity"), [([3, 2], 2, 4), ([4, 1, 3], 3, 3), ([2], 3, 1)])
-def test_the_literal_weights_have_the_same_minimisers(amount: list[int], slots: int, capacity: int, form: Any) -> None:
-    problem = spread_program(amount, slots, capacity)
-    program = weighted_program(problem, form=form)
-    outcome = solve(program, "highs")
-    expected = exhaustive(amount, slots, capacity)
-    assert expected is not None
-    size = float(len(problem.width))
-    assert outcome.objective == pytest.approx(sum(size**v for v in expected))
-    assert vector(problem, outcome.values) == expected
-
-
-def test_weights_that_lose_precision_are_refused() -> None:
-    problem = spread_program([4] * 10, 5000, 40)
-    with pytest.raises(PrecisionError, match=r"reach 10000\*\*4 and are summed over 10000 loads.*staged form"):
-        weighted_program(problem)
-
-
 def test_known_lower_bound() -> None:
     found = minimize_levels(spread_program([4, 4], 2, 4), at_least=2)
     assert found.largest == 2
@@ -126,47 +104,6 @@ def test_fractional_optimum_is_not_called_whole() -> None:
     assert vector(problem, whole.values) == (1, 1, 0)
     assert whole.route == "mip" and whole.status is Status.OPTIMAL
     assert whole.stages[-1].bound == 2.0  # 1.5 rounded up
-
-
-@settings(max_examples=12, deadline=None)
-@given(
-    st.lists(st.integers(0, 5), min_size=2, max_size=5),
-    st.sampled_from([0, 0.125, 0.3, 0.5, 0.9, 1]),
-    st.integers(1, 3),
-)
-def test_lambda_form_is_the_function(slopes: list[int], share: float, width: int) -> None:
-    points = np.arange(len(slopes) + 1)
-    values = np.concatenate([[2], 2 + np.cumsum(sorted(slopes))])
-    load = share * len(slopes) * width
-    program = LinearProgram("one")
-    w = program.variables("w", 1, lower=load, upper=load)
-    objective = lambda_representation(program, "lambda", w, points, values, width=width)
-    program.minimize(objective)
-    assert solve(program, "highs").objective == pytest.approx(width * np.interp(load / width, points, values))
-    again = LinearProgram("two")
-    w = again.variables("w", 1, lower=load, upper=load)
-    pieces = increments(again, "level", w, points, width=width)
-    total = pieces[0] * float(sorted(slopes)[0])
-    for slope, piece in zip(sorted(slopes)[1:], pieces[1:], strict=True):
-        total = total + piece * float(slope)
-    again.minimize(total)
-    assert solve(again, "highs").objective == pytest.approx(width * (np.interp(load / width, points, values) - 2))
-
-
-@pytest.mark.parametrize(
-    ("points", "values", "message"),
-    [
-        ([0, 1, 2], [0, 2, 3], r"not convex at 1 \(slope falls from 2 to 1\)"),
-        ([0, 0, 1], [0, 1, 2], "breakpoints must increase"),
-        ([0], [0], "two or more breakpoints"),
-        ([0, 1], [0, np.nan], "must be finite"),
-    ],
-)
-def test_lambda_form_refuses(points: list[int], values: list[float], message: str) -> None:
-    program = LinearProgram("x")
-    w = program.variables("w", 1)
-    with pytest.raises(ValueError, match=message):
-        lambda_representation(program, "lambda", w, points, values)
 
 
 def test_copies_leave_the_base_alone() -> None:

@@ -243,16 +243,23 @@ def test_a_change_that_cannot_be_made_is_refused_by_name(change: Any, message: s
         change(model, model.variables["rate"])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"program": "P3"}, "takes no changes"),
-        ({"program": "P4"}, "takes no changes"),
-    ],
-)
-def test_options_that_take_no_changes_say_so(options: Any, message: str) -> None:
-    with pytest.raises(ModelError, match=message):
-        _ = JitBandwidth(hand(4.0), share=1.0, **options).variables
+@pytest.mark.parametrize("program", ["P3", "P4"])
+def test_weighted_programs_take_changes(program: Any) -> None:
+    """4 units in 4 slots: 1 in each, weight 4 * 4**1; with 3 units at most in all slots but the first, the same; with
+    two of them in slot 0, loads 2, 1, 1, 0: 16 + 4 + 4 + 1.
+    """
+    model = JitBandwidth(hand(4.0), share=1.0, program=program)
+    assert model.solve().objective == 16
+    rate = model.variables["rate"]
+    changed = model.with_constraint("first", rate.sel(slot=0).sum() == 2).solve()
+    assert stage_values(changed) == {"weighted": 25} and changed.objective == 25
+    document = json.loads(json.dumps(changed.to_dict()))
+    assert verify(document, model.instance).claim == "optimal"
+    document["options"]["program"] = "P1"
+    assert not verify(document, model.instance).ok
+    for rows in ("size", "level_link") if program == "P3" else ("lambda_link", "lambda_one"):
+        with pytest.raises(ModelError, match="cannot be dropped"):
+            model.without(rows)
 
 
 def test_the_largest_load_alone_takes_changes() -> None:

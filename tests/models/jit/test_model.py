@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.lexicographic.weighted_stages import PrecisionError
 from flowlex.formulations.solver_outcome import EngineName, Outcome, Status
 from flowlex.instances.files import read_instance
 from flowlex.instances.generators import generate
@@ -105,6 +104,7 @@ def test_a_window_too_short_is_named_and_elastic_is_offered() -> None:
         ({"share": 0.0}, "share must lie above 0"),
         ({"share": 1.5}, "share must lie above 0"),
         ({"program": "P4", "presolve": True}, "P4 is solved as printed"),
+        ({"program": "P3", "horizon": "intervals"}, "P3 is solved as printed, slot by slot"),
         ({"integrality": "lp", "presolve": True}, "presolve looks for integer units"),
         ({"windows": "elastic", "program": "P1"}, "elastic windows are available for P2 only"),
         ({"stage": "level_1", "program": "P1"}, "stages are those of P2, P1 is one program"),
@@ -129,9 +129,9 @@ def test_printed_programs_compile_with_their_names() -> None:
 
 
 def test_literal_weights_refuse_a_cluster() -> None:
-    cluster = generate("jit-cluster", seed=1, jobs=5, machines=20, mix="VGG16")
+    cluster = generate("jit-cluster", seed=1, jobs=5, machines=4, mix="VGG16")
     assert isinstance(cluster, JitInstance)
-    with pytest.raises(PrecisionError, match="use the staged form"):
+    with pytest.raises(ModelError, match="use program='P2'"):
         JitBandwidth(cluster, program="P4").solve()
 
 
