@@ -60,7 +60,11 @@ def factored(values: Any, what: str) -> tuple[list[Any], Codes]:
     if is_pandas(values, "Series", "Index") or (isinstance(values, np.ndarray) and len(values) > 1000):
         import pandas as pd
 
-        codes, distinct = pd.factorize(values)
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            kept: Any = pd.Series(values).array
+            codes, distinct = kept.codes, kept.categories
+        else:
+            codes, distinct = pd.factorize(values)
         if len(codes) and codes.min() < 0:
             raise StatementError(f"{what}: the label in row {int(np.argmin(codes))} is missing")
         return plain_labels(distinct), codes.astype(np.int32)

@@ -569,6 +569,13 @@ class Statement:
         >>> [o.name for o in p.objectives]
         ['share_1', 'share_2']
         """
+        self._in_order(name, expression, True, words)
+
+    def minimize_in_order(self, name: str, expression: Expression, *, words: str = "") -> None:
+        """As `maximize_in_order`, minimised."""
+        self._in_order(name, expression, False, words)
+
+    def _in_order(self, name: str, expression: Expression, maximize: bool, words: str) -> None:
         if not isinstance(expression, Expression) or len(expression.index.keys) != 1:
             raise StatementError(
                 f"objective {name!r}: expected a member for each label of one level, got {expression!r}"
@@ -576,7 +583,7 @@ class Statement:
         (level,) = expression.index.keys
         for label in expression.index.labels(level):
             one = expression.sel(**{level: label})._like(formula=("each", level, expression.formula))
-            self._objective(f"{name}_{label}", one, True, 0, words or name, "", sorted_of=name)
+            self._objective(f"{name}_{label}", one, maximize, 0, words or name, "", sorted_of=name)
 
     def _objective(
         self, name: str, expression: Any, maximize: bool, within: Any, words: str, unit: str, sorted_of: str = ""
