@@ -71,6 +71,8 @@ _ENDLESS = Fraction(10**300)
 #: Trees of more leaves have short multipliers, of at most so many binary digits after the point.
 _FEW, _MOST_DIGITS = 8, 44
 #: Multipliers are near a fraction within this share of their size.
+#: Coefficients beyond this are large: multipliers of theirs would be rounded to 0.
+_LARGE = 2**20
 _NEAR = 1e-9
 
 
@@ -424,9 +426,9 @@ def _multipliers(
 ) -> Leaf:
     """A leaf with its multipliers in exact numbers, measured in the unit ``own``."""
     blocks = list(program.rows.values())
-    units = [_measure(block.unit) for block in blocks]
+    units = [_measure(block.unit, block.value) for block in blocks]
     per_row = [rows[s : s + b.count] * float(u / own) for b, u, s in zip(blocks, units, starts, strict=False)]
-    before = [(o.name, _measure(o.unit)) for o in program.objectives[: len(earlier)]]
+    before = [(o.name, _measure(o.unit, o.value)) for o in program.objectives[: len(earlier)]]
     per_earlier = np.array([e * float(u / own) for e, (_, u) in zip(earlier.tolist(), before, strict=False)])
     per_cut = cuts * float(1 / own)  # of rows in units of 1 / grain
     side = np.array([of_split * float(1 / own)])
@@ -461,8 +463,11 @@ def _multipliers(
     return Leaf(found_rows, found_earlier, found_cuts, branches, is_own)
 
 
-def _measure(unit: Fraction) -> Fraction:
-    """The unit in which multipliers are measured: that of the data, unless these are binary fractions."""
+def _measure(unit: Fraction, values: Any = ()) -> Fraction:
+    """The unit in which multipliers are measured: that of the data, unless these are binary fractions or all large."""
+    least = int(np.abs(values).min()) * unit if len(values) else 0
+    if least > _LARGE:
+        return Fraction(2) ** int(math.log2(least))
     return unit if max(unit.numerator, unit.denominator) <= _DECIMAL else Fraction(1)
 
 

@@ -32,19 +32,28 @@ from flowlex.formulations.engines import solve_options
 from flowlex.formulations.language import mathematics, piecewise, problem_document
 from flowlex.formulations.language.exact_units import common_unit, to_floats
 from flowlex.formulations.language.expressions import Expression, Rule
-from flowlex.formulations.language.labels import Index, StatementError, nearest
+from flowlex.formulations.language.labels import Index, StatementError, known, nearest
 from flowlex.formulations.language.program_conversion import program_of
-from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock, _summed
+from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock, _summed, whole_or_not
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
 from flowlex.formulations.lexicographic.solver_watch import Watch
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
-from flowlex.formulations.solver_outcome import EngineError, EngineName, Infeasibility, SolveOptions, Status
+from flowlex.formulations.program_files.named_program import INFINITE
+from flowlex.formulations.solver_outcome import (
+    EngineError,
+    EngineName,
+    Infeasibility,
+    OptionError,
+    SolveOptions,
+    Status,
+)
 from flowlex.models.exact_proofs import proven, snapped
 from flowlex.models.incumbents import Offers
 from flowlex.models.problem_solution import ProblemSolution, StageAnswer, StageAnswers, duals_of, plain_number
 from flowlex.models.solution import Seconds
 from flowlex.models.solve_progress import ProgressLine
+from flowlex.validation.certificates.certificate import Certificate
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.proofs.checker import Verdict, judge
 from flowlex.validation.proofs.own_statement import exact_program
@@ -92,6 +101,7 @@ class Problem(Statement):
 
     # ---- more that can be stated
 
+    @whole_or_not
     def minimize_leximax(
         self, name: str, entries: Expression, *, breakpoints: Sequence[float] | None = None, words: str = ""
     ) -> None:
@@ -110,6 +120,7 @@ class Problem(Statement):
         """
         piecewise.sorted_stages(self, name, entries, breakpoints, 1, words)
 
+    @whole_or_not
     def maximize_leximin(
         self, name: str, entries: Expression, *, breakpoints: Sequence[float] | None = None, words: str = ""
     ) -> None:
@@ -128,6 +139,7 @@ class Problem(Statement):
         """
         piecewise.sorted_stages(self, name, entries, breakpoints, -1, words)
 
+    @whole_or_not
     def convex_cost(self, name: str, amount: Expression, steps: Sequence[tuple[float | None, float]]) -> Expression:
         """The cost of amounts whose rate rises in steps, to be minimised.
 
@@ -155,13 +167,15 @@ class Problem(Statement):
         name
             Of the rows.
         weight
-            Of each unit of violation, beside other softened rows.
+            Of each unit of violation, beside other softened rows; positive.
 
         Returns
         -------
         Problem
             With variables ``<name>_violation`` and the first objective ``violation``.
         """
+        if not self._finite(weight, "softened: weight") > 0:
+            raise StatementError(f"softened: the weight must be positive, got {weight!r}")
         block = self._rows_named(name)
         fresh = self.copy()
         made = fresh.variables(
@@ -330,9 +344,7 @@ class Problem(Statement):
             raise StatementError(
                 f"with_cost: expected an objective's name and an expression, got {objective!r} and {cost!r}"
             )
-        k = next((k for k, o in enumerate(self.objectives) if o.name == objective), None)
-        if k is None:
-            raise StatementError("with_cost: " + nearest("objective", objective, [o.name for o in self.objectives]))
+        k = known("objective", objective, {o.name: k for k, o in enumerate(self.objectives)})
         old = self.objectives[k]
         fresh = self.copy()
         rest, fresh.objectives = fresh.objectives, []
@@ -367,9 +379,7 @@ class Problem(Statement):
         """
         fresh = self.copy()
         for name in names or tuple(self.blocks):
-            if name not in self.blocks:
-                raise StatementError(nearest("variables named", name, self.blocks))
-            block = fresh.blocks[name]
+            block = known("variables named", name, fresh.blocks)
             fresh.blocks[name] = replace(block, integer=np.zeros_like(block.integer))
         return fresh
 
@@ -397,9 +407,7 @@ class Problem(Statement):
         return float(value)
 
     def _rows_named(self, name: str) -> RowBlock:
-        if name not in self.rows:
-            raise StatementError(nearest("rows named", name, self.rows))
-        return self.rows[name]
+        return known("rows named", name, self.rows)
 
     # ---- mathematics
 
@@ -460,15 +468,25 @@ class Problem(Statement):
 
         if engine not in ("auto", "highs", "pulp"):
             raise EngineError(f"engine {engine!r} solves no problems of one's own; use 'auto', 'highs' or 'pulp'")
+        if not isinstance(certify, bool):
+            raise OptionError(f"certify must be True or False, got {certify!r}")
+        if report is not None and not callable(report):
+            raise OptionError(f"report must be a function that takes answers, got {report!r}")
         chosen = solve_options(options, "certify", "start", "report")
         begun, clock = time.perf_counter(), processor_seconds()
         arrays = self.arrays(None)
+        self._refuse_endless(arrays)
         costs = [(-1.0 if o.maximize else 1.0) * o.cost(self.column_count) for o in self.objectives]
         first = self._start(start) if start is not None else None
         _log.info("%s: %d variables, %d rows; solving", self.name, self.column_count, self.row_count)
         compiled = time.perf_counter()
+        offers = None if report is None else Offers(report)
+        watch = Watch(found=None if offers is None else lambda x: offers(lambda: self._found(x), often=True))
         if engine == "pulp" or chosen.solver is not None:
-            first = self._through_pulp(chosen, first)
+            try:
+                first = self._through_pulp(chosen, first)
+            except KeyboardInterrupt:
+                watch.interrupted = True
             chosen = replace(chosen, solver=None)
             clock -= time.perf_counter() - compiled  # another process
         steps = [_step(o, arrays.integrality) for o in self.objectives]
@@ -479,8 +497,7 @@ class Problem(Statement):
             [-1 if o.maximize else 1 for o in self.objectives],
             [o.offset for o in self.objectives],
         )
-        offers = None if report is None else Offers(report)
-        watch = Watch(tell=line, found=None if offers is None else lambda x: offers(lambda: self._found(x), often=True))
+        watch.tell = line
 
         def attempt(cut_rounds: int, first: Floats | None) -> tuple[StagesOutcome, ProblemSolution]:
             left = chosen
@@ -505,9 +522,10 @@ class Problem(Statement):
 
         found, solution = attempt(rounds, first)
         if watch.interrupted:
-            note = "Interrupted; this is the best answer so far." if solution.status.has_answer else "Interrupted."
             _log.info("%s: interrupted", self.name)
-            return replace(solution, message=f"{note} {solution.message}".strip())
+            if not solution.status.has_answer:
+                return replace(solution, message="Interrupted before any answer was found.")
+            return replace(solution, message=f"Interrupted; this is the best answer so far. {solution.message}".strip())
         late = chosen.time_limit_s is not None and processor_seconds() - clock > chosen.time_limit_s / 2
         exhausted = all(stage.proven for stage in found.stages)
         if found.cuts and exhausted and not late and not _is_proven(solution):
@@ -516,6 +534,20 @@ class Problem(Statement):
             if _is_proven(other) or self._better(other, solution):
                 return other
         return solution
+
+    def _refuse_endless(self, arrays: LinearProgramArrays) -> None:
+        """Raise for numbers that solvers read as infinite, so that what they bound would be without bound."""
+        for names, sides in (
+            (self.column_names, (arrays.column_lower, arrays.column_upper)),
+            (self.row_names, (arrays.row_lower, arrays.row_upper)),
+        ):
+            for side in sides:
+                large = np.flatnonzero(np.isfinite(side) & (np.abs(side) >= INFINITE))
+                if len(large):
+                    raise StatementError(
+                        f"{names()[large[0]]}: solvers read {side[large[0]]:g} as infinite; state None for no bound, "
+                        "or choose larger units"
+                    )
 
     def _better(self, one: ProblemSolution, other: ProblemSolution) -> bool:
         """Whether an answer is better than another in the first objective in which they differ."""
@@ -556,12 +588,12 @@ class Problem(Statement):
                 problem = problem._keeping(k, values)
         return values
 
-    def _keeping(self, k: int, values: Floats) -> Self:
-        """The problem in which objective k is at least as good as these values, but for what it may give up."""
+    def _keeping(self, k: int, values: Floats, given_away: float = 0) -> Self:
+        """The problem in which objective k is as good as these values and what they gave away, less its tolerance."""
         objective = self.objectives[k]
         e = _objective_expression(self, objective)
-        value = float(objective.cost(self.column_count) @ values) + objective.offset
         sign = -1.0 if objective.maximize else 1.0
+        value = float(objective.cost(self.column_count) @ values) + objective.offset - sign * float(given_away)
         allowed = float(objective.within) * (abs(value) if objective.relative else 1.0)
         side = value + sign * allowed
         rule = e >= side if objective.maximize else e <= side
@@ -687,6 +719,11 @@ class Problem(Statement):
         )
         reason = outcome.infeasibility
         if reason is None or not (reason.constraints or reason.bounds):
+            bounds = [(b, np.ceil(b.lower - 1e-9) > np.floor(b.upper + 1e-9)) for b in self.blocks.values()]
+            for block, none in ((b, np.flatnonzero(gap & b.integer)) for b, gap in bounds):
+                if len(none):
+                    said = self.written_bounds(block.start + int(none[0]))
+                    return Infeasibility(f"No integer lies within the bounds {said}.")
             names = ", ".join(self.rows)
             return Infeasibility(
                 f"No values satisfy all rows ({names}); p.softened(name) shows by how much one must give."
@@ -695,8 +732,10 @@ class Problem(Statement):
         texts = [self.written_row(*places[name]) for name in reversed(reason.constraints[:_NAMED]) if name in places]
         more = len(reason.constraints) - _NAMED
         listed = "; ".join(texts) + (f"; and {more} more" if more > 0 else "")
-        bounds = f"; with the bounds {', '.join(reason.bounds[:_NAMED])}" if reason.bounds else ""
-        return replace(reason, message=f"These rows cannot hold together: {listed}{bounds}.")
+        columns = {text: b.start + k for b in self.blocks.values() for k, text in enumerate(_flat_names(b))}
+        within = [self.written_bounds(columns[name]) for name in reason.bounds[:_NAMED] if name in columns]
+        said = f"; with the bounds {', '.join(within)}" if within else ""
+        return replace(reason, message=f"These rows cannot hold together: {listed}{said}.")
 
     def _start(self, start: Any) -> Floats:
         """Values of all columns from an answer or from values by name."""
@@ -753,8 +792,9 @@ class Problem(Statement):
             else:
                 flat[name] = self._finite(given, f"value of {name}")
         if flat:
-            known = self.column_names()
-            names = known if set(flat) <= set(known) else program_of(self, None).column_names
+            names = self.column_names()
+            if not set(flat) <= set(names):
+                names = list(program_of(self, None).column_names)
             found += column_values(flat, names)
         return found
 
@@ -804,7 +844,7 @@ class Problem(Statement):
             objective=main.value if main is not None else 0,
             stages=stages,
             certificate=verdict.certificate,
-            message=message if verdict.certificate.ok else verdict.certificate.summary,
+            message=message if verdict.certificate.ok else _faults(verdict.certificate),
             problem=self,
             numbers=exact.floats,
             exact=exact,
@@ -865,9 +905,7 @@ class Problem(Statement):
             An answer in which the objectives before are optimal: a solution, or values by variable and label.
         """
         names = [o.name for o in self.objectives]
-        if objective not in names:
-            raise StatementError(nearest("objective", objective, names))
-        k = names.index(objective)
+        k = known("objective", objective, {name: k for k, name in enumerate(names)})
         fresh = self.copy()
         if k:
             if values is None:
@@ -875,7 +913,8 @@ class Problem(Statement):
             x = values.numbers if isinstance(values, ProblemSolution) else self.read_values(values)
             assert x is not None
             for before in range(k):
-                fresh = fresh._keeping(before, x)
+                mine = values.stages.get(names[before]) if isinstance(values, ProblemSolution) else None
+                fresh = fresh._keeping(before, x, mine.given_away if mine is not None else 0)
         fresh.objectives = [self.objectives[k]]
         return fresh
 
@@ -936,14 +975,19 @@ def flat_program(problem: Statement, objective: int | None) -> Any:
     return lp
 
 
+def _faults(certificate: Certificate) -> str:
+    """What is wrong with an answer."""
+    return "; ".join(f"not so: {check.name} ({check.detail})" for check in certificate.checks if not check.ok)
+
+
 def _is_proven(solution: ProblemSolution) -> bool:
     """Whether a certificate proves what the status says, not only a bound or the solver's word."""
     certificate = solution.certificate
     return certificate is not None and certificate.claim == str(solution.status) and not solution.unproven
 
 
-def _flat_names(block: RowBlock) -> list[str]:
-    """Names of rows as `_flat` gives them."""
+def _flat_names(block: RowBlock | VariableBlock) -> list[str]:
+    """Names as `flat_program` gives them."""
     return block.names() if block.index.keys else [f"{block.name}[0]"]
 
 
@@ -1009,7 +1053,7 @@ def _verdict_words(
     if verdict is None:
         return (Status.OPTIMAL if found.sure else found.status), found.message if not found.sure else ""
     if not verdict.certificate.ok:
-        return Status.ERROR, f"The solver's values do not satisfy the problem: {verdict.certificate.summary}."
+        return Status.ERROR, f"The solver's values do not satisfy the problem: {_faults(verdict.certificate)}."
     if verdict.claim == "optimal":
         return Status.OPTIMAL, ""
     open_ = next(s for s in verdict.stages if not s.proven)

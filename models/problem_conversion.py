@@ -104,6 +104,8 @@ def column_values(values: Any, names: Sequence[str]) -> Floats:
             if missing:
                 raise StatementError(f"values: the PuLP problem has no value of {missing[0]!r}; solve it first")
         place = _places(values, names)
+    except OSError as error:
+        raise StatementError(f"values: {values}: cannot be read: {error.strerror or error}") from error
     except ProgramFileError as error:
         raise StatementError(str(error)) from error
     x = np.zeros(len(names))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowlex.formulations.language.exact_units import to_floats
-from flowlex.formulations.language.labels import StatementError, nearest
+from flowlex.formulations.language.labels import StatementError, known, nearest
 from flowlex.formulations.language.statement import RowBlock, Statement
 from flowlex.formulations.program_arrays import Floats
 from flowlex.models.solution import Solution
@@ -109,9 +109,7 @@ class ProblemSolution(Solution):
 
         self.require_answer()
         assert self.numbers is not None
-        if name not in self.problem.blocks:
-            raise StatementError(nearest("variables named", name, self.problem.blocks))
-        block = self.problem.blocks[name]
+        block = known("variables named", name, self.problem.blocks)
         values: Any = self.numbers[block.columns]
         if len(block.integer) and block.integer.all() and np.abs(values).max(initial=0) < 2.0**62:
             values = np.rint(values).astype(np.int64)

@@ -6,7 +6,7 @@ repeated along the rest. Every member of the larger finds exactly one partner; a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -25,6 +25,7 @@ from flowlex.formulations.language.labels import (
     Positions,
     StatementError,
     is_pandas,
+    known,
     match,
     meets,
     nearest,
@@ -139,7 +140,7 @@ class Expression:
     def _gather(self, where: Positions, index: Index, formula: Node, fill: float = 0.0) -> Expression:
         """Members ``where`` (-1: the constant ``fill``) as the members of another index."""
         n = self.index.count
-        known, gaps = where, bool(len(where)) and int(where.min()) < 0
+        gaps = bool(len(where)) and int(where.min()) < 0
         if not n:
             return Expression(
                 self._owner,
@@ -152,20 +153,20 @@ class Expression:
                 formula,
                 self._blocks,
             )
-        constant = self._constant[known]
+        constant = self._constant[where]
         if gaps:
             constant = np.where(where < 0, 0.0, constant)
         if len(self._rows) == n and self._order is None and (self._rows == np.arange(n)).all():
-            rows, source = np.arange(len(where)), known
+            rows, source = np.arange(len(where)), where
             if gaps:
                 rows = np.flatnonzero(where >= 0)
-                source = known[rows]
+                source = where[rows]
         else:
-            counts = np.diff(self._pointer)[known]
+            counts = np.diff(self._pointer)[where]
             if gaps:
                 counts = np.where(where < 0, 0, counts)
             rows = np.repeat(np.arange(len(where)), counts)
-            begin = np.repeat(self._pointer[:-1][known] - (np.cumsum(counts) - counts), counts)
+            begin = np.repeat(self._pointer[:-1][where] - (np.cumsum(counts) - counts), counts)
             source = begin + np.arange(len(rows))
             if self._order is not None:
                 source = self._order[source]
@@ -310,8 +311,8 @@ class Expression:
         """Windows along an ordered level: ``x.rolling(shift=3).sum()`` has a member for each end of a whole window."""
         name, width = _one(widths, "rolling")
         self._level(name)
-        if width < 1:
-            raise StatementError(f"rolling: a window of {width} labels; give at least 1")
+        if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or width < 1:
+            raise StatementError(f"rolling: expected a number of labels of at least 1, got {width!r}")
         return Rolling(self, name, width)
 
     def _moved(self, name: str, step: int) -> Positions:
@@ -356,13 +357,16 @@ class Expression:
             codes = {name: self.index.levels[name].codes(series, f"at of {self._short()}")}
             hows: list[tuple[str, Any]] = [(name, (str(series.name or name), rows.keys))]
         else:
+            index = getattr(table, "index", table)
+            names = [*getattr(index, "names", ()), *getattr(table, "columns", ())]
+            have = {name: name for name in names if name is not None}
+            for column in reads.values() if have else ():
+                known("column of the table", column, have)
             given = {column: self.index.levels[name] for name, column in reads.items()}
             rows = self._owner.index_of(table, "at", given)
             codes, hows = {}, []
             for name, column in reads.items():
-                if column not in rows.levels:
-                    raise StatementError("at: the table has " + nearest("column", column, rows.levels))
-                labels = rows.levels[column]
+                labels = known("column of the table", column, rows.levels)
                 same = labels.labels == self.index.levels[name].labels
                 change = None if same else self.index.levels[name].codes(labels.labels, f"at of {self._short()}")
                 codes[name] = rows.codes[column] if change is None else change[rows.codes[column]]
@@ -484,6 +488,12 @@ class Expression:
         quotient = self * divisor._like(constant=values, unit=unit)
         return quotient._like(formula=("over", self.formula, divisor.formula))
 
+    def __rtruediv__(self, other: Any) -> NoReturn:
+        raise StatementError(f"a division by {self._short()} is not linear")
+
+    def __pow__(self, other: Any) -> NoReturn:
+        raise StatementError(f"a power of {self._short()} is not linear")
+
     def _plus(self, other: Any, sign: int) -> Expression:
         what = "+" if sign > 0 else "-"
         theirs = self._data(other, what, self.index)
@@ -532,7 +542,7 @@ class Expression:
         return text if len(text) <= 60 else text[:57] + "..."
 
     def _level(self, name: str) -> Level:
-        if name not in self.index.levels:
+        if not isinstance(name, str) or name not in self.index.levels:
             raise StatementError(f"{self._short()} has " + nearest("level", name, self.index.names))
         return self.index.levels[name]
 
@@ -634,6 +644,9 @@ def written_rule(writer: Writer, left: Node, relation: str, right: Node, conditi
 
 def cross(first: Expression, second: Expression) -> tuple[Expression, Expression]:
     """Two expressions repeated over all combinations of their members, so that they meet."""
+    for each in (first, second):
+        if not isinstance(each, Expression):
+            raise StatementError(f"cross: expected two expressions, got {each!r}; give data a name with p.data(...)")
     if clash := set(first.index.names) & set(second.index.names):
         raise StatementError(f"cross: both have the level {sorted(clash)[0]!r}; they meet without it")
     n, m = first.index.count, second.index.count
@@ -764,7 +777,11 @@ def _range(level: Level, wanted: slice, what: str) -> Positions:
 
 
 def _names(levels: str | Sequence[str] | None) -> tuple[str, ...]:
-    return () if levels is None else (levels,) if isinstance(levels, str) else tuple(levels)
+    if levels is None or isinstance(levels, str):
+        return () if levels is None else (levels,)
+    if not isinstance(levels, Iterable) or len(set(map(repr, levels))) != len(list(levels)):
+        raise StatementError(f"sum: expected the name of a level or distinct names, got {levels!r}")
+    return tuple(levels)
 
 
 def _one(given: Mapping[str, int], what: str) -> tuple[str, int]:

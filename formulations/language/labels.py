@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from flowlex.errors import FlowlexError
 if TYPE_CHECKING:
     import pandas as pd
 
+_T = TypeVar("_T")
 Codes: TypeAlias = NDArray[np.int32]
 Positions: TypeAlias = NDArray[np.int64]
 
@@ -45,6 +46,14 @@ def nearest(what: str, name: object, known: Iterable[object]) -> str:
     hint = repr(every[names.index(near[0])] if near and near[0] == str(name) else near[0]) if near else ""
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") or "none"
     return f"no {what} {name!r}; " + (f"did you mean {hint}? There are: " if near else "there are: ") + listed
+
+
+def known(what: str, name: Any, mapping: Mapping[Any, _T]) -> _T:
+    """What has a name; `StatementError` with the nearest name if nothing has."""
+    try:
+        return mapping[name]
+    except (KeyError, TypeError):
+        raise StatementError(nearest(what, name, mapping)) from None
 
 
 def plain_labels(values: Any) -> list[Any]:

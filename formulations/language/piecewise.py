@@ -36,6 +36,12 @@ def sorted_stages(
     if not entries.index.count:
         raise StatementError(f"objective {name!r}: there is nothing to sort")
     if breakpoints is not None:
+        try:
+            points = [float(point) for point in breakpoints]
+        except (TypeError, ValueError):
+            points = []
+        if not points or not np.isfinite(points).all():
+            raise StatementError(f"objective {name!r}: breakpoints are one finite number or more, got {breakpoints!r}")
         _by_breakpoints(problem, name, entries, breakpoints, sign, words)
         return
     count = entries.index.count
@@ -196,10 +202,18 @@ def convex_cost(
     problem: Statement, name: str, amount: Expression, steps: Sequence[tuple[float | None, float]]
 ) -> Expression:
     """The cost of amounts whose rate rises in steps; see `flowlex.Problem.convex_cost`."""
-    rates = [rate for _, rate in steps]
-    if not steps or any(later < before for before, later in pairwise(rates)):
+    if not isinstance(amount, Expression):
+        raise StatementError(f"convex_cost {name!r}: expected an expression, got {amount!r}")
+    try:
+        rates = [rate for _, rate in steps]
+        widths = [np.inf if width is None else float(width) for width, _ in steps]
+        falls = any(later < before for before, later in pairwise(map(float, rates)))
+    except (TypeError, ValueError) as error:
+        raise StatementError(
+            f"convex_cost {name!r}: expected pairs of width and rate such as (8, 10), got {steps!r}"
+        ) from error
+    if not steps or falls:
         raise StatementError(f"convex_cost {name!r}: rates must not fall from step to step, got {rates}")
-    widths = [np.inf if width is None else float(width) for width, _ in steps]
     if any(not width > 0 for width in widths) or any(np.isinf(width) for width in widths[:-1]):
         raise StatementError(f"convex_cost {name!r}: widths are positive, and only the last may be None, got {widths}")
     import pandas as pd

@@ -6,10 +6,11 @@ the names in files, the LaTeX, and the proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import scipy
@@ -26,7 +27,9 @@ from flowlex.formulations.language.labels import (
     StatementError,
     factored,
     is_pandas,
+    known,
     match,
+    meets,
     nearest,
     plain_labels,
     table_columns,
@@ -34,6 +37,7 @@ from flowlex.formulations.language.labels import (
 from flowlex.formulations.program_arrays import Booleans, Floats, LinearProgramArrays
 
 StatementT = TypeVar("StatementT", bound="Statement")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 _NONE, _NO_VALUES = np.zeros(0, np.int64), np.zeros(0)
 _SINGLE = Index((), {}, {}, 1, True)
 
@@ -129,6 +133,25 @@ def bracketed(name: str, index: Index, members: Positions | slice = slice(None))
     return [f"{name}[{text}]" for text in texts] if index.keys else [name] * len(texts)
 
 
+def whole_or_not(method: _Method) -> _Method:
+    """A method that states something, or leaves the problem as it was when it raises: nothing is half stated."""
+
+    @wraps(method)
+    def stating(self: Statement, /, *args: Any, **options: Any) -> Any:
+        parts: tuple[dict[str, Any], ...] = (self.levels, self.level_words, self.blocks, self.rows, self.symbols)
+        counts, goals = [len(part) for part in parts], len(self.objectives)
+        try:
+            return method(self, *args, **options)
+        except BaseException:
+            for part, count in zip(parts, counts, strict=True):
+                while len(part) > count:
+                    part.popitem()
+            del self.objectives[goals:]
+            raise
+
+    return cast("_Method", stating)
+
+
 class Statement:
     """Everything that a problem says. `flowlex.Problem` adds solving, files and proof.
 
@@ -171,17 +194,17 @@ class Statement:
         StatementError
             The level has other labels already, or a label is missing or occurs twice.
         """
-        known = self.levels.get(level)
         fresh = Level(_checked_name(level, "a level"), tuple(plain_labels(labels)))
-        if known is not None and known.labels != fresh.labels:
+        stated = self.levels.setdefault(level, fresh)
+        if stated.labels != fresh.labels:
             raise StatementError(
-                f"level {level!r} has {len(known)} other labels already; declare it once, before its use"
+                f"level {level!r} has {len(stated)} other labels already; declare it once, before its use"
             )
-        self.levels[level] = known or fresh
         if words:
             self.level_words[level] = words
         return self.levels[level]
 
+    @whole_or_not
     def data(self, name: str, values: Any, *, unit: str = "", words: str = "", scale: Fraction | int = 1) -> Expression:
         """Data with a symbol, which formulas show instead of numbers.
 
@@ -197,14 +220,23 @@ class Statement:
         scale
             By what the values are multiplied, exactly: many integers in a unit that is a fraction.
         """
-        known = self.as_data(values, f"data {name!r}", _SINGLE)
+        numbers = self.as_data(values, f"data {name!r}", _SINGLE)
         if scale != 1:
-            known = known * scale
-        self.symbols[name] = (words, unit, known.index.keys)
-        return known._like(formula=("symbol", name, known.index.keys))
+            numbers = numbers * scale
+        self.symbols[name] = (words, unit, numbers.index.keys)
+        return numbers._like(formula=("symbol", name, numbers.index.keys))
 
+    @whole_or_not
     def as_data(self, value: Any, what: str, near: Index) -> Expression:
         """Numbers of any accepted kind as an expression without variables; a dict takes its levels from ``near``."""
+        count = len(self.levels)
+        numbers = self._as_data(value, what, near)
+        if not meets(numbers.index, near) and not meets(near, numbers.index):
+            while len(self.levels) > count:  # the operands do not meet, which is an error: its labels are forgotten
+                self.levels.popitem()
+        return numbers
+
+    def _as_data(self, value: Any, what: str, near: Index) -> Expression:
         if isinstance(value, (bool, np.bool_)):
             raise StatementError(f"{what}: expected a number or data with labels, got {value!r}")
         if is_pandas(value, "Series"):
@@ -250,11 +282,12 @@ class Statement:
     def _constant(self, index: Index, values: Any, what: str, name: str = "") -> Expression:
         try:
             numbers, unit = exact_numbers(values)
-        except TypeError as error:
+        except (TypeError, OverflowError) as error:
             raise StatementError(f"{what}: {error}") from error
         if not np.isfinite(numbers).all():
-            where = index.text(int(np.argmin(np.isfinite(numbers))))
-            raise StatementError(f"{what}: the number at {where} is {numbers[np.argmin(np.isfinite(numbers))]}")
+            k = int(np.argmin(np.isfinite(numbers)))
+            where = f" at {index.text(k)}" if index.keys else ""
+            raise StatementError(f"{what}: the number{where} is {numbers[k]}")
         formula: Node
         if name:
             formula = ("symbol", name, index.keys)
@@ -306,6 +339,7 @@ class Statement:
 
     # ---- variables
 
+    @whole_or_not
     def variables(
         self,
         name: str,
@@ -386,9 +420,7 @@ class Statement:
 
     def __getitem__(self, name: str) -> Expression:
         """Variables by name."""
-        if name not in self.blocks:
-            raise StatementError(nearest("variables named", name, self.blocks))
-        return self._expression(self.blocks[name])
+        return self._expression(known("variables named", name, self.blocks))
 
     def _product(self, name: str, levels: Mapping[str, Any]) -> Index:
         parts: list[tuple[Level, Positions | None]] = []
@@ -397,10 +429,10 @@ class Statement:
                 raise StatementError(f"variables {name!r}: unknown option or level {level!r} without labels")
             if isinstance(labels, Level):
                 labels = labels.labels
-            known = self.levels.get(level) or self.set(level, labels)
             listed = plain_labels(labels)
-            same = tuple(listed) == known.labels
-            parts.append((known, None if same else known.codes(listed, f"variables {name!r}").astype(np.int64)))
+            domain = self.levels.get(level) or self.set(level, listed)
+            same = tuple(listed) == domain.labels
+            parts.append((domain, None if same else domain.codes(listed, f"variables {name!r}").astype(np.int64)))
         if all(chosen is None for _, chosen in parts):
             return Index.product([level for level, _ in parts])
         chosen = [np.arange(len(level)) if some is None else some for level, some in parts]
@@ -458,6 +490,7 @@ class Statement:
 
     # ---- rows
 
+    @whole_or_not
     def constrain(self, name: str, rule: Rule, *, words: str = "", dual: str = "") -> None:
         """Add rows.
 
@@ -548,6 +581,7 @@ class Statement:
         """Add an objective to be maximised; parameters as in `minimize`."""
         self._objective(name, expression, True, within, words, unit)
 
+    @whole_or_not
     def maximize_in_order(self, name: str, expression: Expression, *, words: str = "") -> None:
         """Add an objective for each label of a level, one after the other in the order of the labels.
 
@@ -585,6 +619,7 @@ class Statement:
             one = expression.sel(**{level: label})._like(formula=("each", level, expression.formula))
             self._objective(f"{name}_{label}", one, maximize, 0, words or name, "", sorted_of=name)
 
+    @whole_or_not
     def _objective(
         self, name: str, expression: Any, maximize: bool, within: Any, words: str, unit: str, sorted_of: str = ""
     ) -> None:
@@ -694,9 +729,7 @@ class Statement:
         >>> print(p.row("cover", shift="day"))
         cover[day]: x[ann,day] + x[bob,day] >= 1
         """
-        if name not in self.rows:
-            raise StatementError(nearest("rows named", name, self.rows))
-        block = self.rows[name]
+        block = known("rows named", name, self.rows)
         found = np.ones(block.index.count, bool)
         for level, label in labels.items():
             if level not in block.index.levels:
@@ -716,6 +749,15 @@ class Statement:
         text = linear_text(self.names_of(block.columns[mine]), values.tolist())
         side = _in_full(float(to_floats(block.rhs[member : member + 1], block.unit)[0]))
         return f"{block.names(np.array([member]))[0]}: {text or '0'} {block.relation} {side}"
+
+    def written_bounds(self, column: int) -> str:
+        """The bounds of one variable, as text."""
+        block = next(b for b in self.blocks.values() if b.start <= column < b.start + b.index.count)
+        k = column - block.start
+        low, high, (name,) = float(block.lower[k]), float(block.upper[k]), block.names(np.array([k]))
+        if np.isinf(low) or np.isinf(high):
+            return f"{name} >= {_in_full(low)}" if np.isinf(high) else f"{name} <= {_in_full(high)}"
+        return f"{name} = {_in_full(low)}" if low == high else f"{_in_full(low)} <= {name} <= {_in_full(high)}"
 
     def names_of(self, columns: Iterable[int]) -> list[str]:
         """Names of some columns."""

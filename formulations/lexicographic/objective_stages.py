@@ -23,6 +23,7 @@ from math import inf
 import numpy as np
 
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf, StageResult, StagesOutcome
+from flowlex.formulations.lexicographic.scaling import Scaling
 from flowlex.formulations.lexicographic.solver_watch import Watch, interruptible
 from flowlex.formulations.lexicographic.stage_program import WHOLE, Gains, StageProgram, close_to, raised
 from flowlex.formulations.processor_clock import processor_seconds
@@ -92,18 +93,34 @@ def solve_stages(
     options = options or SolveOptions()
     started = processor_seconds()
     until = inf if options.time_limit_s is None else started + options.time_limit_s
+    if steps is None:
+        steps = [_step(cost, arrays.integrality) for cost in costs]
+    scaling = Scaling.of(arrays, costs, steps)
+    units = scaling.stages if scaling is not None else np.ones(len(costs))
+    if scaling is not None:
+        arrays, costs = scaling.applied(arrays, costs)
+        steps = [step * unit for step, unit in zip(steps, units.tolist(), strict=True)]
+        known = [bound * unit for bound, unit in zip(known or (), units.tolist(), strict=False)]
+    if watch is not None:
+        watch.units = units
     program = StageProgram(arrays, costs, options, until, accept, nodes, known or (), watch, strong)
     if start is not None:
         program.begin(start)
+
+    def given_up(stage: int, value: float) -> float:
+        unit = float(units[stage]) if stage < len(units) else 1.0
+        return allowance(stage, value / unit) * unit if allowance is not None else 0.0
+
     with interruptible(watch):
-        return _all_stages(program, costs, steps, allowance, cut_rounds, started)
+        found = _all_stages(program, costs, steps, given_up, cut_rounds, started)
+    return found if scaling is None else scaling.undone(found)
 
 
 def _all_stages(
     program: StageProgram,
     costs: Sequence[Floats],
-    steps: Sequence[float] | None,
-    allowance: Callable[[int, float], float] | None,
+    steps: Sequence[float],
+    allowance: Callable[[int, float], float],
     cut_rounds: int,
     started: float,
 ) -> StagesOutcome:
@@ -112,7 +129,7 @@ def _all_stages(
     results: list[StageResult] = []
     message = ""
     for k, cost in enumerate(costs if len(costs) else [np.zeros(len(arrays.cost))]):
-        step = steps[k] if steps is not None and len(costs) else _step(cost, arrays.integrality)
+        step = steps[k] if len(costs) else _step(cost, arrays.integrality)
         if watch is not None:
             watch.stage = k
         empty: tuple[Leaf, ...] = ()
@@ -124,13 +141,15 @@ def _all_stages(
                 Status.UNBOUNDED, program.best, tuple(results), _method(program), "the objective improves without end",
                 processor_seconds() - started, ray=program.ray, cuts=tuple(program.cuts),
             )  # fmt: skip
+        if result is None and results and program.best is not None:  # an answer that was found is never lost
+            result = StageResult(float(cost @ program.best), (), -inf, False)
         if result is None:
             status = Status.INFEASIBLE if empty or program.refuted else Status.TIME_LIMIT
             text = "no answer satisfies all rows" if status is Status.INFEASIBLE else "the limit came before any answer"
             if watch is not None and watch.interrupted and status is not Status.INFEASIBLE:
                 text = "interrupted before any answer was found"
             return StagesOutcome(status, method=_method(program), message=text, empty=empty, cuts=tuple(program.cuts))
-        given = allowance(k, result.value) if allowance is not None else 0.0
+        given = allowance(k, result.value)
         results.append(replace(result, values=program.best) if given else result)
         if watch is not None and program.best is not None and k + 1 < len(costs):
             watch.answer(program.best)

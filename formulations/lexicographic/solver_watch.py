@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +41,8 @@ class Watch:
     found: Callable[[Floats], None] | None = None
     interrupted: bool = False
     stage: int = 0
+    #: In which units the stages are solved; see `Scaling`.
+    units: Floats = field(default_factory=lambda: np.ones(0))
     _told: float = 0.0
 
     def answer(self, values: Floats) -> None:
@@ -73,7 +75,8 @@ class Watch:
         now = time.perf_counter()
         if self.tell is not None and now >= self._told + _EVERY_S:
             self._told = now
-            self.tell(self.stage, *(v if abs(v) < 1e100 else None for v in (value, bound)))
+            unit = float(self.units[self.stage]) if self.stage < len(self.units) else 1.0
+            self.tell(self.stage, *(v / unit if abs(v) < 1e100 else None for v in (value, bound)))
 
     def _on_answer(self, event: Any) -> None:
         if not self.interrupted:

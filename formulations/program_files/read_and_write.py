@@ -69,8 +69,6 @@ def parse_program(data: bytes, kind: Format, *, beyond: bool = False) -> NamedPr
         raise ProgramFileError(f"{program.beyond}; only linear and integer programs are read")
     if program.semi:
         program = replace(program, beyond=program.beyond or SEMI) if beyond else switched(program)
-    if not len(program.column_names) and not len(program.row_names):
-        raise ProgramFileError("the model has no rows and no columns")
     return program
 
 

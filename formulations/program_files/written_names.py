@@ -73,7 +73,7 @@ def written_names(names: Sequence[str], spelling: Spelling) -> list[str]:
 
 def _cleaned(name: str, spelling: Spelling) -> str:
     if spelling == "lp":
-        name = name.replace("[", "(").replace("]", ")")
+        name = name[:_LONGEST].replace("[", "(").replace("]", ")")
         if name.count("(") != name.count(")"):
             name = name.replace("(", "_").replace(")", "_")
     clean = _ILLEGAL[spelling].sub("_", name)

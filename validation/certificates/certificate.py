@@ -182,6 +182,8 @@ class Certificate:
             failed = [check.name for check in self.checks if not check.ok]
             return f"{self.claim}, refused: {len(failed)} of {len(self.checks)} checks fail ({failed[0]})"
         quoted = [check.name for check in self.checks if check.verdict == "quoted"]
+        if len(quoted) == len(self.checks):
+            return f"{self.claim}, not proven; quoted from the solver: {', '.join(quoted)}"
         how = "exactly" if self.exact else f"to a tolerance of {self.tolerance:g}"
         rest = f"; quoted, not proven: {', '.join(quoted)}" if quoted else ""
         return f"{self.claim}, proven {how}: {len(self.checks) - len(quoted)} checks{rest}"

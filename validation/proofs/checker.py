@@ -41,6 +41,7 @@ from flowlex.validation.proofs.exact_program import (
     Whole,
     common_unit,
     dot,
+    labelled,
     largest,
     narrow,
     scaled,
@@ -182,7 +183,7 @@ class Checker:
                 continue
             k = int(np.argmax(off))
             if not off[k] <= worst:
-                worst, where = float(off[k]), f"{block.name}[{block.texts()[bad[k]]}]"
+                worst, where = float(off[k]), labelled(block.name, block.texts()[bad[k]])
             holds = holds and not whole and bool((off <= p.tolerance).all())
             if holds and slack is not None:
                 free = np.zeros(block.count, bool)
@@ -232,7 +233,7 @@ class Checker:
                 size = max(amount / (1 + abs(to_float(x[k]))), _LEAST)
                 holds = holds and size <= p.tolerance and not p.integer[k]
                 if not size <= share:
-                    share, detail = size, "{}[{}] is off by {:.3g}".format(*p.column_text(k), amount)
+                    share, detail = size, f"{labelled(*p.column_text(k))} is off by {amount:.3g}"
         return Check("every variable is within its bounds", holds, share, detail)
 
     def _integers(self, x: Exact) -> Check:
@@ -240,7 +241,8 @@ class Checker:
         bad, below = np.flatnonzero(p.integer), x.unit.denominator
         mine = x.numbers[bad] if below < SAFE else x.numbers[bad].astype(object)
         bad = bad[mine % below != 0]
-        name = "" if not len(bad) else "{}[{}] is {}".format(*p.column_text(int(bad[0])), to_float(x[int(bad[0])]))
+        k = int(bad[0]) if len(bad) else 0
+        name = f"{labelled(*p.column_text(k))} is {to_float(x[k])}" if len(bad) else ""
         return Check("integer variables are integers", not len(bad), len(bad), name)
 
     def value(self, objective: Objective, x: Exact) -> Fraction:
@@ -1032,13 +1034,13 @@ def _unbounded_checks(checker: Checker, proof: Proof) -> list[Check]:
     if len(proof.ray) != p.count:
         return [*checks, Check("a ray with one number for each variable", False)]
     off = (~p.lower.missing & (ray.numbers < 0)) | (~p.upper.missing & (ray.numbers > 0))
-    where = "{}[{}]".format(*p.column_text(int(np.argmax(off)))) if off.any() else ""
+    where = labelled(*p.column_text(int(np.argmax(off)))) if off.any() else ""
     for block in p.rows.values():
         slack = checker._slack(replace(block, rhs=block.rhs * 0), ray)
         if slack is None:
             where = where or f"{block.name}, which has too many numbers"
         elif (slack < 0).any():
-            where = where or f"{block.name}[{block.texts()[int(np.argmax(slack < 0))]}]"
+            where = where or labelled(block.name, block.texts()[int(np.argmax(slack < 0))])
     checks.append(Check("the ray keeps every row and bound", not where, detail=where))
     gains = [(o.name, -o.sign * dot(o.value, ray.numbers[o.column]) * ray.unit * o.unit) for o in p.objectives]
     place = next((k for k, (_, gain) in enumerate(gains) if gain), len(gains))

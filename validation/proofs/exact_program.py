@@ -118,6 +118,11 @@ def scaled(values: Whole, factor: int) -> Whole:
     return values * factor if small else values.astype(object) * factor
 
 
+def labelled(name: str, label: str) -> str:
+    """A row or variable for a message; alone of its name it has no label."""
+    return f"{name}[{label}]" if label else name
+
+
 def common_unit(units: Iterable[Fraction]) -> Fraction:
     """The largest unit of which all are integer multiples; 1 if there is none but zeros."""
     found = Fraction(0)
