@@ -102,13 +102,8 @@ def _facebook() -> Tables:
         return []
     return [
         (
-            "The Facebook hour (target: first 20 coflows every level, first 100 the largest load, all 526 scheduled)",
-            [
-                measure("flowlex", coflows={"first": 20, "slack": 2.0}, share=1.0, windows="strict"),
-                measure("in_step", coflows={"first": 100, "slack": 2.0}),
-                measure("in_step", coflows={"slack": 4.0}),
-                measure("in_step", coflows={"slack": 2.0}, windows="elastic"),
-            ],
+            "The Facebook hour (target: first 20 coflows every level)",
+            [measure("flowlex", coflows={"first": 20, "slack": 2.0}, share=1.0, windows="strict")],
         )
     ]
 
@@ -149,7 +144,6 @@ def prepared(method: str, made: Any, options: Any) -> Callable[[], Row]:
     methods: dict[str, Callable[..., Row]] = {
         "flowlex": _flowlex,
         "pulp": partial(_flowlex, engine="pulp"),
-        "in_step": _in_step,
         "live": _live,
         "levels_intervals": partial(_levels, horizon="intervals"),
         "levels_slots": partial(_levels, horizon="slots"),
@@ -183,7 +177,7 @@ def _live(instance: Any, **options: Any) -> Row:
 
     import numpy as np
 
-    from flowlex.models.jit.live_scheduler import JitScheduler
+    from flowlex.systems.scheduler.transfers.scheduler import JitScheduler
 
     live = JitScheduler(instance.machines, slot_s=instance.slot_s, unit_mb=instance.unit_mb, **options)
     used: list[float] = []
@@ -197,24 +191,6 @@ def _live(instance: Any, **options: Any) -> Row:
             live.submit(job, job.arrival_s)
     p50, p99 = np.percentile(used, [50, 99]).tolist()
     return {"steps": len(used), "median ms": round(p50), "p99 ms": round(p99), "worst ms": round(max(used))}
-
-
-def _in_step(instance: Any, windows: Any = "strict") -> Row:
-    """Proportional rates within each coflow: minimise the largest load; report the bounds of every schedule."""
-    from flowlex.models.jit.proportional_rates import proportional_plan
-
-    plan = proportional_plan(instance, time_limit_s=PATIENCE - 20, windows=windows)
-    wrong = plan.violations()
-    outside = wrong.pop("seconds_outside")
-    assert all(value < 1e-9 for value in wrong.values()), wrong
-    if windows == "elastic":
-        assert plan.largest <= 1 + 1e-9
-        fits = f"at most {outside:.0f} s late, some transfer at least {plan.must_late_s:.0f} s in every schedule"
-    else:
-        assert outside < 1e-9
-        fits = "a schedule" if plan.largest <= 1 else "nothing in step keeps all windows"
-    answer = f"largest load {plan.largest:.4f} of a port, within windows at least {plan.bound.least:.4f}"
-    return {"transfers": len(instance.arrays.job), "answer": f"{answer}: gap {plan.gap:.4f}; {fits}"}
 
 
 def _problem(instance: Any, horizon: str, **options: Any) -> Any:

@@ -13,11 +13,9 @@ from .models.flow.goals import DataLocality as DataLocality
 from .models.flow.goals import FairShares as FairShares
 from .models.flow.goals import Placement as Placement
 from .models.flow.goals import Priority as Priority
-from .systems.scheduler.live.scheduler import FlowScheduler as FlowScheduler
 from .models.flow.model import FlowScheduling as FlowScheduling
 from .models.gpu.model import GpuAssignment as GpuAssignment
 from .models.gpu.transfer_costs import Penalties as Penalties
-from .models.jit.live_scheduler import JitScheduler as JitScheduler
 from .models.jit.model import JitBandwidth as JitBandwidth
 from .models.load.model import LoadPartition as LoadPartition
 from .models.min_cost_flow import MinCostFlow as MinCostFlow
@@ -26,6 +24,8 @@ from .models.parameter_study import study as study
 from .models.pods.model import PodPlacement as PodPlacement
 from .models.problem import Problem as Problem
 from .models.reading import read as read
+from .systems.scheduler.live.scheduler import FlowScheduler as FlowScheduler
+from .systems.scheduler.transfers.scheduler import JitScheduler as JitScheduler
 from .systems.simulation.cluster.simulate_cluster import ClusterPolicy as ClusterPolicy
 from .systems.simulation.cluster.simulate_cluster import run_figures as run_figures
 from .systems.simulation.cluster.simulate_cluster import simulate_cluster as simulate_cluster

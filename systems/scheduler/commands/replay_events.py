@@ -146,8 +146,8 @@ def _replay_flow(
 
 def _replay_transfers(context: typer.Context, events: Iterable[Part], settings: dict[str, Any]) -> None:
     """Replay a log of transfers with `JitScheduler`; show the results."""
-    from flowlex.models.jit.live_scheduler import JitScheduler
-    from flowlex.models.jit.replay_events import replay_jit_events
+    from flowlex.systems.scheduler.transfers.replay_events import replay_jit_events
+    from flowlex.systems.scheduler.transfers.scheduler import JitScheduler
 
     for name in context.params:
         source = context.get_parameter_source(name)

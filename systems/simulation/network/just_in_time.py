@@ -11,9 +11,9 @@ from pydantic import Field
 
 from flowlex.instances.jit import JitInstance, Job, Transfer
 from flowlex.models.jit.latest_arrival import Rule, latest_arrival_times
-from flowlex.models.jit.live_scheduler import JitScheduler
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.jit.transfer_slot_grid import Load, ShareOf
+from flowlex.systems.scheduler.transfers.scheduler import JitScheduler
 from flowlex.systems.simulation.decision_time import Each, EveryNth
 from flowlex.systems.simulation.event_queue import SimulationError
 from flowlex.systems.simulation.network.network_arrays import Grouping

@@ -15,10 +15,10 @@ from flowlex.formulations.solver_outcome import Status
 from flowlex.instances import generate
 from flowlex.instances.event_log import Arrive, EventLog, Sent, Step, Withdraw, events_of, write_event_log
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
-from flowlex.models.jit.live_scheduler import JitEventError, JitScheduler, JitStep
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.models.jit.replay_events import replay_jit_events
 from flowlex.models.model_base import ModelError
+from flowlex.systems.scheduler.transfers.replay_events import replay_jit_events
+from flowlex.systems.scheduler.transfers.scheduler import JitEventError, JitScheduler, JitStep
 
 MACHINES = [Machine(name=n, out_mbps=24, in_mbps=24) for n in "abcd"]
 

@@ -39,8 +39,8 @@ from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.jit.solution import JitSolution
 from flowlex.models.jit.transfer_slot_grid import Load, ShareOf, make_grid
-from flowlex.models.jit.unsent_remainder import RunOfSlots, Sending, behind, certified, rest_instance
 from flowlex.models.model_base import ModelError
+from flowlex.systems.scheduler.transfers.unsent_remainder import RunOfSlots, Sending, behind, certified, rest_instance
 from flowlex.validation.certificates import Certificate
 
 

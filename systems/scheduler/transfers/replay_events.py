@@ -9,9 +9,9 @@ from typing import Any
 from flowlex.formulations.solver_outcome import Status
 from flowlex.instances import event_log as ev
 from flowlex.instances.instance_base import Part
-from flowlex.models.jit.live_scheduler import JitEventError, JitScheduler, JitStep
 from flowlex.models.model_base import ModelError
 from flowlex.models.step_latency import Replayed
+from flowlex.systems.scheduler.transfers.scheduler import JitEventError, JitScheduler, JitStep
 
 
 @dataclass
