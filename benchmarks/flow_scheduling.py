@@ -31,9 +31,9 @@ from flowlex.formulations.program_arrays import Integers, exact_dot
 from flowlex.formulations.sessions.live_network import NetworkSession
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators.flow import flow_scale, heavy_tailed_job
-from flowlex.models.flow.garbage_collection import collect_on_request
 from flowlex.models.flow.goals import Continuity, DataLocality, Placement
 from flowlex.systems.scheduler.live import decision, scheduler
+from flowlex.systems.scheduler.live.garbage_collection import collect_on_request
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 
 GOALS = (Placement(), DataLocality(), Continuity(base=10, rate=10))

@@ -25,8 +25,8 @@ from benchmarks import Row, Tables
 from benchmarks.flow_scheduling import GOALS, Life, ortools, use_processor_time
 from flowlex.formulations.sessions.staged_network import PhasedSession
 from flowlex.instances.generators.flow import flow_scale
-from flowlex.models.flow.garbage_collection import collect_on_request
 from flowlex.models.flow.goals import Continuity, FairShares
+from flowlex.systems.scheduler.live.garbage_collection import collect_on_request
 
 #: Time limit of the steps of a shape, in seconds.
 _MOST_S = 25.0

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from flowlex.instances.flow import Machine
-from flowlex.models.flow.goals.costs import Continuity, DataLocality
-from flowlex.models.flow.goals.fair_shares import FairShares
-from flowlex.models.flow.goals.goal_interface import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
-from flowlex.models.flow.goals.own_goals import check_prices, check_slot_costs, check_waiting, is_foreign
-from flowlex.models.flow.goals.placement import Placement
-from flowlex.models.flow.goals.priority import Priority
+from flowlex.models.flow.goal_interface import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
+from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, Placement, Priority
 from flowlex.models.flow.lexicographic_costs import StrictOrder
+from flowlex.models.flow.own_goals import check_prices, check_slot_costs, check_waiting, is_foreign
 from flowlex.models.model_base import ModelError
 
 #: Largest number of spots of one task; more combinations of preferences are refused.

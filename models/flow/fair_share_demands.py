@@ -14,8 +14,8 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.flow import FlowInstance, FlowJob, Queue
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.dominant_shares import dominant_bounds
-from flowlex.models.flow.goals.fair_shares import FairShares
-from flowlex.models.flow.goals.goal_interface import ClusterView, Spot, TaskView
+from flowlex.models.flow.goal_interface import ClusterView, Spot, TaskView
+from flowlex.models.flow.goals import FairShares
 from flowlex.models.flow.queue_shares import Claims, Places
 
 #: Tasks of a job without a limit.

@@ -21,9 +21,8 @@ from math import prod
 import numpy as np
 
 from flowlex.formulations.program_arrays import Integers
-from flowlex.models.flow.goals.costs import Continuity
-from flowlex.models.flow.goals.goal_interface import Goal
-from flowlex.models.flow.goals.priority import LOWEST, Priority
+from flowlex.models.flow.goal_interface import Goal
+from flowlex.models.flow.goals import LOWEST, Continuity, Priority
 from flowlex.models.model_base import ModelError
 
 #: Importance of the most important class of a strict `Priority`.

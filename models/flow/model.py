@@ -30,14 +30,12 @@ from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.fair_share_demands import rule_of
-from flowlex.models.flow.goals import Goal, Preset, preset
-from flowlex.models.flow.goals.goal_interface import ClusterView, Scale, task_views
-from flowlex.models.flow.goals.integer_cost_scale import common_scale
-from flowlex.models.flow.goals.own_goals import AskedGoal, ask, is_foreign
+from flowlex.models.flow.goal_interface import ClusterView, Scale, task_views
+from flowlex.models.flow.goals import Goal, Preset, common_scale, preset
 from flowlex.models.flow.lexicographic_costs import StrictOrder
-from flowlex.models.flow.method_result import FlowRun, chosen_stage, score_of
 from flowlex.models.flow.network import ScheduleNetwork, build_network
-from flowlex.models.flow.network_method import NetworkMethod
+from flowlex.models.flow.network_method import FlowRun, NetworkMethod, chosen_stage, score_of
+from flowlex.models.flow.own_goals import AskedGoal, ask, is_foreign
 from flowlex.models.flow.program_method import ProgramMethod
 from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.models.flow.statement import NEEDED, ROWS, FlowData, state

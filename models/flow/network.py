@@ -17,7 +17,7 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules, StageWeights, single_file
 from flowlex.models.flow.fair_share_demands import job_bounds
-from flowlex.models.flow.goals.goal_interface import ClusterView, Spot, TaskView, task_views
+from flowlex.models.flow.goal_interface import ClusterView, Spot, TaskView, task_views
 from flowlex.models.flow.machine_tree import Blocks, Path
 from flowlex.models.flow.preemption import hold
 from flowlex.models.flow.task_rules import TaskRules

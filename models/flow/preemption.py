@@ -15,7 +15,7 @@ from itertools import chain
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine
-from flowlex.models.flow.goals.goal_interface import TaskView
+from flowlex.models.flow.goal_interface import TaskView
 from flowlex.models.flow.task_rules import TaskRules
 
 #: Period in seconds over which preemptions are counted.

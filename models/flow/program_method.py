@@ -26,11 +26,9 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
-from flowlex.models.flow.class_count_program import CountedProgram
-from flowlex.models.flow.greedy_schedules import Greedy
+from flowlex.models.flow.counted_program import CountedProgram, Greedy
 from flowlex.models.flow.integer_resources import Resources
-from flowlex.models.flow.method_result import FlowRun, chosen_stage, score_of, waiting_by_job
-from flowlex.models.flow.network_method import NetworkMethod
+from flowlex.models.flow.network_method import FlowRun, NetworkMethod, chosen_stage, score_of, waiting_by_job
 from flowlex.models.flow.statement import Size
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.solution import general_proof

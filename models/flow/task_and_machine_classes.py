@@ -3,7 +3,7 @@
 Tasks of one class have the same job, costs, demands and rules; machines of one kind have the same costs for every
 class and the same slots, capacities and domains. With slots, domains and ``different_machines`` alone, counts can
 always be assigned to tasks and machines; with capacities, counts are a relaxation (see
-`flowlex.models.flow.greedy_schedules`).
+`flowlex.models.flow.counted_program`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.goals.goal_interface import ClusterView, TaskView
-from flowlex.models.flow.goals.own_goals import is_foreign
+from flowlex.models.flow.goal_interface import ClusterView, TaskView
 from flowlex.models.flow.integer_resources import Resources
+from flowlex.models.flow.own_goals import is_foreign
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.model_base import ModelError
 

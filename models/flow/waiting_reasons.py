@@ -12,7 +12,7 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.input_errors import counted
 from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.goals.goal_interface import ClusterView, TaskView, task_views
+from flowlex.models.flow.goal_interface import ClusterView, TaskView, task_views
 from flowlex.models.flow.task_rules import Limit, TaskRules, Team
 
 CHANGED = "no slot that the changed model leaves it is worth more to it than to others, or than waiting"

@@ -234,7 +234,7 @@ def verify(
     budget
         Processor seconds that proofs may take; unlimited by default. After that, claims are quoted.
     goals
-        Your own goals of flow scheduling, from `flowlex.models.flow.goals.own_goals.ask`; missing ones are quoted.
+        Your own goals of flow scheduling, from `flowlex.models.flow.own_goals.ask`; missing ones are quoted.
     changes
         The changes of the model under which the answer must be solved, exactly these; None: those that it states.
 

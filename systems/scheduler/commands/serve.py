@@ -164,10 +164,10 @@ def _serve(
     without: tuple[str, ...] = (),
 ) -> None:
     from flowlex.instances.instance_base import InstanceError
-    from flowlex.models.flow.garbage_collection import collect_on_request
     from flowlex.models.model_base import ModelError
     from flowlex.systems.scheduler.database import SchedulerDatabase
     from flowlex.systems.scheduler.kinds import loader_of
+    from flowlex.systems.scheduler.live.garbage_collection import collect_on_request
     from flowlex.systems.scheduler.metrics import Metrics
     from flowlex.systems.scheduler.replica import Replica
     from flowlex.systems.scheduler.rest_app import create_app

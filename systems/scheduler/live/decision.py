@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from flowlex.models.flow.garbage_collection import collect_after
 from flowlex.systems.scheduler.live.cluster_state import LiveState
 from flowlex.systems.scheduler.live.equal_schedules import without_idle_changes
 from flowlex.systems.scheduler.live.full_solve import solve_fully
+from flowlex.systems.scheduler.live.garbage_collection import collect_after
 from flowlex.systems.scheduler.live.queries import Queries
 from flowlex.systems.scheduler.live.session_choice import prove
 from flowlex.systems.scheduler.live.side_constraints import Changes

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from flowlex.models.flow.goals.goal_interface import Spot
+from flowlex.models.flow.goal_interface import Spot
 from flowlex.systems.scheduler.live.cluster_state import LiveState
 from flowlex.systems.scheduler.live.side_constraints import Changes
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from flowlex.instances.flow import MOST_SLOTS, FlowJob, Machine, Queue, check_queues
 from flowlex.instances.input_errors import counted, first_fault
-from flowlex.models.flow.goals.priority import LOWEST
+from flowlex.models.flow.goals import LOWEST
 from flowlex.models.flow.task_rules import GroupRule
 from flowlex.models.model_base import ModelError
 from flowlex.systems.scheduler.live.cluster_state import LiveState

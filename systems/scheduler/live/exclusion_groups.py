@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.sessions.residual_network import ENDLESS
-from flowlex.models.flow.goals.goal_interface import Spot
+from flowlex.models.flow.goal_interface import Spot
 from flowlex.models.flow.machine_tree import Blocks, Path
 from flowlex.systems.scheduler.live.live_assignment import Roster
 from flowlex.systems.scheduler.live.machine_groups import Group, Wiring

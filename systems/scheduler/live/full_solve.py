@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from flowlex.formulations.solver_outcome import Status
-from flowlex.models.flow.goals.own_goals import ask
+from flowlex.models.flow.own_goals import ask
 from flowlex.models.flow.solution import FlowSolution
 from flowlex.models.model_base import ModelError
 from flowlex.models.solution import Seconds

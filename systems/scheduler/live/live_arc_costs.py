@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from flowlex.instances.flow import Machine
 from flowlex.models.flow.arc_costs import Rules, StageWeights, mentioned_machines, single_file
-from flowlex.models.flow.goals.goal_interface import ClusterView, Spot
+from flowlex.models.flow.goal_interface import ClusterView, Spot
 from flowlex.models.flow.lexicographic_costs import TOP_CLASS, StrictOrder
 from flowlex.systems.scheduler.live.live_network import LiveNetwork
 from flowlex.systems.scheduler.live.side_constraints import SideConstraints

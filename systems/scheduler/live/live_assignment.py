@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from flowlex.formulations.program_arrays import Integers
-from flowlex.models.flow.goals.goal_interface import Spot
+from flowlex.models.flow.goal_interface import Spot
 from flowlex.systems.scheduler.live.session_choice import Session
 
 #: A machine by name, or a group of machines.

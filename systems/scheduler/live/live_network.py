@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flowlex.formulations.sessions.residual_network import ENDLESS
-from flowlex.models.flow.goals.goal_interface import ClusterView, Spot
+from flowlex.models.flow.goal_interface import ClusterView, Spot
 from flowlex.systems.scheduler.live.exclusion_groups import BlockTree, ExclusionGroup
 from flowlex.systems.scheduler.live.live_assignment import Arcs, Assignment, Owner, Target, TaskNode
 from flowlex.systems.scheduler.live.machine_groups import Group, MachineGroup, MachineNode, SingleFile, Wiring

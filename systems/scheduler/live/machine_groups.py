@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from flowlex.formulations.program_arrays import Integers
 from flowlex.models.flow.arc_costs import only_machine, single_file
-from flowlex.models.flow.goals.goal_interface import ClusterView, Spot
+from flowlex.models.flow.goal_interface import ClusterView, Spot
 from flowlex.systems.scheduler.live.live_assignment import Arcs, Assignment, Roster
 
 

@@ -16,7 +16,7 @@ from scipy.sparse import coo_array
 from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.sessions.live_network import NetworkSession
 from flowlex.formulations.sessions.residual_network import FAR
-from flowlex.models.flow.goals.goal_interface import Spot
+from flowlex.models.flow.goal_interface import Spot
 from flowlex.systems.scheduler.live.cluster_state import LiveState
 from flowlex.systems.scheduler.live.live_assignment import Target
 from flowlex.systems.scheduler.live.session_choice import Session

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flowlex.models.flow.goals.goal_interface import TaskView
+from flowlex.models.flow.goal_interface import TaskView
 from flowlex.models.flow.preemption import HOUR_S, kept_tasks, left
 from flowlex.systems.scheduler.live.live_arc_costs import ArcCosts
 from flowlex.systems.scheduler.live.side_constraints import SideConstraints

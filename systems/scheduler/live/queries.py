@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow.method_result import score_of
+from flowlex.models.flow.network_method import score_of
 from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.models.flow.waiting_reasons import plain_reason
 from flowlex.systems.scheduler.live import exact_state

@@ -24,15 +24,13 @@ from flowlex.formulations.gc_pause import collector_paused
 from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.instance_base import Part
-from flowlex.models.flow.garbage_collection import collect_after
-from flowlex.models.flow.goals import Goal, preset
-from flowlex.models.flow.goals.integer_cost_scale import common_scale
-from flowlex.models.flow.goals.priority import Priority
+from flowlex.models.flow.goals import Goal, Priority, common_scale, preset
 from flowlex.models.model_base import ModelError
 from flowlex.systems.scheduler.live import event_handlers
 from flowlex.systems.scheduler.live.cluster_state import LiveState
 from flowlex.systems.scheduler.live.decision import decide
 from flowlex.systems.scheduler.live.frozen_state import FrozenState
+from flowlex.systems.scheduler.live.garbage_collection import collect_after
 from flowlex.systems.scheduler.live.queries import Queries
 from flowlex.systems.scheduler.live.session_choice import Method
 from flowlex.systems.scheduler.live.task_records import Decided, Delta, EventError

@@ -23,9 +23,9 @@ from flowlex.instances.file_storage import write_atomically
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.instance_base import InstanceError
 from flowlex.models.flow.goals import Goal
-from flowlex.models.flow.goals.goal_document import AbsentGoalError, described, revived
 from flowlex.systems.scheduler.live import exact_state
 from flowlex.systems.scheduler.live.frozen_state import FrozenState
+from flowlex.systems.scheduler.live.goal_document import AbsentGoalError, described, revived
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 
 #: Format 6 had no exact state.

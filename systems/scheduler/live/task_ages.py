@@ -8,8 +8,8 @@ from heapq import heappop, heappush
 from math import inf, nextafter
 
 from flowlex.instances.exact_rationals import rational
-from flowlex.models.flow.goals.costs import Continuity
-from flowlex.models.flow.goals.goal_interface import Goal
+from flowlex.models.flow.goal_interface import Goal
+from flowlex.models.flow.goals import Continuity
 
 
 @lru_cache(maxsize=2**10)  # many tasks start and age at the same times

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from flowlex.formulations.solver_outcome import Status
 from flowlex.instances.flow import FlowJob
-from flowlex.models.flow.goals.costs import DataLocality
-from flowlex.models.flow.goals.goal_interface import Spot, TaskView
+from flowlex.models.flow.goal_interface import Spot, TaskView
+from flowlex.models.flow.goals import DataLocality
 from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import Certificate

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.models.flow.goal_interface import ClusterView, Scale, Spot, task_views
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, Goal, LoadSpread, Placement
-from flowlex.models.flow.goals.goal_interface import ClusterView, Scale, Spot, task_views
-from flowlex.models.flow.goals.own_goals import ask
 from flowlex.models.flow.model import FlowScheduling
+from flowlex.models.flow.own_goals import ask
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import verify
 

@@ -92,28 +92,28 @@ FLOW: dict[str, dict[str, Change]] = {
         "no shortfall": lambda weights, *_: replace(weights, shortfall=1),
     },
     f"{_FLOW}.network:cycle_bound": {"nothing": lambda *_: 0},
-    f"{_FLOW}.goals.placement:Placement.required": {"nothing": lambda *_: ()},
-    f"{_FLOW}.goals.placement:Placement.choices": {"nothing": lambda *_: ()},
-    f"{_FLOW}.goals.placement:Placement.price": {"free": lambda *_: 0, "negated": lambda cost, *_: -cost},
-    f"{_FLOW}.goals.costs:DataLocality.per_mb": {
+    f"{_FLOW}.goals:Placement.required": {"nothing": lambda *_: ()},
+    f"{_FLOW}.goals:Placement.choices": {"nothing": lambda *_: ()},
+    f"{_FLOW}.goals:Placement.price": {"free": lambda *_: 0, "negated": lambda cost, *_: -cost},
+    f"{_FLOW}.goals:DataLocality.per_mb": {
         "far one dearer": lambda units, *_: (units[0] + 1, *units[1:]),
         "rack as far": lambda units, *_: (units[0], 0, units[2]),
         "machine as the rack": lambda units, *_: (units[0], units[1], 0),
     },
-    f"{_FLOW}.goals.costs:DataLocality.arcs": {
+    f"{_FLOW}.goals:DataLocality.arcs": {
         "one dearer": _costs(lambda cost: cost + 1),
         "free": _costs(lambda cost: 0),
         "every second": _second,
     },
-    f"{_FLOW}.goals.costs:DataLocality.prices": {
+    f"{_FLOW}.goals:DataLocality.prices": {
         "one dearer": lambda costs, *_: costs and [cost + 1 for cost in costs],
         "free": lambda costs, *_: costs and [0] * len(costs),
     },
-    f"{_FLOW}.goals.costs:DataLocality._best": {"none": lambda *_: []},
-    f"{_FLOW}.goals.costs:Continuity.age": {"one older": lambda age, *_: age + 1},
-    f"{_FLOW}.goals.costs:Continuity._credit": {"one more": lambda credit, *_: credit + 1, "none": lambda *_: 0},
-    f"{_FLOW}.goals.costs:LoadSpread.slot_costs": {"flat": lambda costs, *_: [0] * len(costs)},
-    f"{_FLOW}.goals.priority:Priority.waiting": {"one dearer": lambda cost, *_: cost + 1},
+    f"{_FLOW}.goals:DataLocality._best": {"none": lambda *_: []},
+    f"{_FLOW}.goals:Continuity.age": {"one older": lambda age, *_: age + 1},
+    f"{_FLOW}.goals:Continuity._credit": {"one more": lambda credit, *_: credit + 1, "none": lambda *_: 0},
+    f"{_FLOW}.goals:LoadSpread.slot_costs": {"flat": lambda costs, *_: [0] * len(costs)},
+    f"{_FLOW}.goals:Priority.waiting": {"one dearer": lambda cost, *_: cost + 1},
     f"{_FLOW}.queue_shares:whole_shares": {"a unit to the last": array(lambda s: (up(s), down(s)))},
     f"{_FLOW}.queue_shares:_can_be_placed": {"always": lambda *_: True},
     f"{_FLOW}.queue_shares:_by_network": {
@@ -121,17 +121,17 @@ FLOW: dict[str, dict[str, Change]] = {
         "one less": array(down),
     },
     f"{_FLOW}.queue_shares:guaranteed": {"nothing": lambda least, *_: least * 0},
-    f"{_FLOW}.goals.goal_interface:Scale.units": {"one more": lambda units, *_: units + 1},
-    f"{_FLOW}.goals.goal_interface:ClusterView.members": {"the first lost": lambda names, *_: iter(list(names)[1:])},
+    f"{_FLOW}.goal_interface:Scale.units": {"one more": lambda units, *_: units + 1},
+    f"{_FLOW}.goal_interface:ClusterView.members": {"the first lost": lambda names, *_: iter(list(names)[1:])},
     f"{_FLOW}.network:placements": {
         "one withdrawn": array(lambda at: at.__setitem__(int(at.argmax()), -1)),
         "the other way round": REVERSED,
     },
-    f"{_FLOW}.method_result:score_of": {
+    f"{_FLOW}.network_method:score_of": {
         "a cost less": lambda score, *_: replace(score, cost=score.cost - 1),
         "no shortfall": lambda score, *_: replace(score, shortfall=-1),
     },
-    f"{_FLOW}.stage_proof:prices_of": {
+    f"{_FLOW}.network_method:prices_of": {
         "machines free": lambda prices, *_: replace(prices, machine=[0] * len(prices.machine)),
         "waiting dearer": lambda prices, *_: replace(prices, job=[p + 10**9 for p in prices.job]),
         "weights of one": lambda prices, *_: replace(prices, weights=dict.fromkeys(prices.weights, 1)),

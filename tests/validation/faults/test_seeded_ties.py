@@ -70,7 +70,7 @@ FAULTS: dict[str, dict[str, Change]] = {
         ),
         "earlier stages forgotten": _leaves(lambda leaf: leaf | {"earlier": {}}),
     },
-    f"{_FLOW}.class_count_program:CountedProgram.columns": {
+    f"{_FLOW}.counted_program:CountedProgram.columns": {
         "nothing": lambda x, *_: 0 * x,
         "nobody waits": lambda x, program, *_: (
             x * (np.arange(len(x)) < program.base.program.variable("waits").column[0])
@@ -85,7 +85,7 @@ FAULTS: dict[str, dict[str, Change]] = {
         "none": lambda *_: {},
         "one fewer": lambda kept, *_: dict(list(kept.items())[:-1]),
     },
-    f"{_FLOW}.stage_proof:prices_of": {
+    f"{_FLOW}.network_method:prices_of": {
         "stopping free": lambda prices, *_: replace(prices, preempt={}),
         "stopping dearer": lambda prices, *_: replace(prices, preempt={j: p + 7 for j, p in prices.preempt.items()}),
     },

@@ -18,7 +18,7 @@ from flowlex.validation.certificates.exact_numbers import whole
 
 
 class OwnGoal(Protocol):
-    """A goal that was passed to ``verify``, as `flowlex.models.flow.goals.own_goals.ask` makes it."""
+    """A goal that was passed to ``verify``, as `flowlex.models.flow.own_goals.ask` makes it."""
 
     name: str
     prices: bool

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowlex.formulations import solve
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.generators import generate
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority
 from flowlex.models.flow.model import FlowScheduling
-from flowlex.models.flow.plots import draw_network
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 from tests.models.flow.changes_oracle import best, stated
 from tests.models.flow.ties import GOALS as ORACLE
@@ -43,7 +41,6 @@ def test_engines_agree_and_the_network_stays_unimodular():
     assert "single file" in model.schedule.network.arc_blocks
     assert len({model.solve(engine).score for engine in ("network", "highs", "pulp")}) == 1
     assert check(model).answer == "tu"
-    assert draw_network(model, solve(model.schedule.network, "network").values) is not None
 
 
 def spread_job(*tasks, rule="web", **more):

@@ -14,11 +14,8 @@ from numbers import Rational
 from typing import Any
 
 from flowlex.instances.flow import FlowInstance, Machine
-from flowlex.models.flow.goals.costs import Continuity
-from flowlex.models.flow.goals.fair_shares import FairShares
-from flowlex.models.flow.goals.goal_interface import LARGEST_COST, ClusterView, Goal, Scale, Spot, TaskView, task_views
-from flowlex.models.flow.goals.placement import Placement
-from flowlex.models.flow.goals.priority import Priority
+from flowlex.models.flow.goal_interface import LARGEST_COST, ClusterView, Goal, Scale, Spot, TaskView, task_views
+from flowlex.models.flow.goals import Continuity, FairShares, Placement, Priority
 from flowlex.models.model_base import ModelError
 
 #: Goals that a model handles specially, beyond calling their methods.

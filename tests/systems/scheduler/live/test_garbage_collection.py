@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from flowlex.formulations.gc_pause import collector_paused
-from flowlex.models.flow.garbage_collection import collect_on_request
+from flowlex.systems.scheduler.live.garbage_collection import collect_on_request
 
 
 def test_the_collector_goes_on_afterwards():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
@@ -10,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from flowlex.instances.instance_base import Part
-from flowlex.models.flow.goals.goal_interface import Goal
+from flowlex.models.flow.goal_interface import Goal
 from flowlex.models.model_base import ModelError
 
 
@@ -63,14 +64,15 @@ def revived(document: Mapping[str, Any]) -> Goal:
 
     Raises `AbsentGoalError` if its code is not installed, or if JSON cannot represent one of its fields.
     """
-    name = str(document["type"])
+    # Goals stood in several modules before.
+    name = re.sub(r"^flowlex\.models\.flow\.goals\.\w+:", "flowlex.models.flow.goals:", str(document["type"]))
     try:
         goal = _made(name, document["fields"], name)
     except (ImportError, AttributeError, TypeError) as error:
         raise AbsentGoalError(name, f"{type(error).__name__}: {error}; install the package that has it") from error
     if not isinstance(goal, Goal):
         raise AbsentGoalError(name, "it is no goal of flow scheduling")
-    if described(goal) != document:
+    if described(goal) != {**document, "type": name}:
         raise AbsentGoalError(
             name, "its fields are others than when it was saved; install the version it was saved with"
         )
