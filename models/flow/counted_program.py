@@ -12,21 +12,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
-from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.goal_interface import TaskView
-from flowlex.models.flow.integer_resources import Resources
-from flowlex.models.flow.network import ScheduleNetwork
 from flowlex.models.flow.statement import NEEDED, FlowData, Size, state, with_sizes
-from flowlex.models.flow.task_and_machine_classes import Classes
-from flowlex.models.flow.task_rules import TaskRules, Team
+from flowlex.models.flow.task_rules import Team
 from flowlex.models.model_base import ModelError
 from flowlex.models.statement.from_language import statement_of
 from flowlex.models.statement.rows_and_objectives import Statement
@@ -38,61 +32,42 @@ if TYPE_CHECKING:
 _EXACT = 2**52
 
 
-@dataclass(frozen=True, eq=False)
-class CountedProgram:
+class CountedProgram(FlowData):
     """The statement by classes and kinds, and the data that greedy schedules need."""
 
-    instance: FlowInstance
-    rules: Rules
-    schedule: ScheduleNetwork
-    task_rules: TaskRules
-    resources: Resources
-    classes: Classes
-    data: FlowData
-    problem: Problem  # all rows except those of capacities
-    base: Statement  # the problem as it is solved
-
-    @classmethod
-    def of(
-        cls,
-        instance: FlowInstance,
-        rules: Rules,
-        schedule: ScheduleNetwork,
-        task_rules: TaskRules,
-        *,
-        machines_alone: bool = False,
-    ) -> CountedProgram:
-        """Formulate an instance by classes of tasks and kinds of machines (single machines if ``machines_alone``).
-
-        Raises `ModelError` if the sum of costs is not exact in floating point, or if there are too many pairs.
-        """
+    @cached_property
+    def problem(self) -> Problem:
+        """All rows except those of capacities."""
         from flowlex.models.problem import Problem
 
-        resources = Resources.of(instance)
-        classes = Classes.of(instance, rules, task_rules, schedule.views, resources, machines_alone=machines_alone)
-        data, problem = FlowData(instance, rules, schedule, task_rules, classes, counted=True), Problem(instance.name)
-        state(problem, data)
-        base = statement_of(problem, NEEDED)
-        columns = base.program.column_count
-        largest = max(float(np.abs(stage.cost(columns)).max(initial=0)) for stage in base.stages)
-        if largest * len(schedule.views) > _EXACT:
+        p = Problem(self.instance.name)
+        state(p, self)
+        return p
+
+    @cached_property
+    def base(self) -> Statement:
+        """The problem as it is solved.
+
+        Raises `ModelError` if the sum of costs is not exact in floating point.
+        """
+        found = statement_of(self.problem, NEEDED)
+        largest = max(float(np.abs(stage.cost(found.program.column_count)).max(initial=0)) for stage in found.stages)
+        if largest * len(self.views) > _EXACT:
             raise ModelError(
-                f"costs add up to {largest * len(schedule.views):.3g}, more than an integer program holds exactly "
+                f"costs add up to {largest * len(self.views):.3g}, more than an integer program holds exactly "
                 f"({_EXACT:.3g}); use a larger unit of cost"
             )
-        return cls(instance, rules, schedule, task_rules, resources, classes, data, problem, base)
+        return found
 
     def with_sizes(self, sizes: Sequence[Size]) -> Statement:
         """Return the statement with the capacity rows of these sizes."""
-        if not sizes:
-            return self.base
-        return statement_of(with_sizes(self.problem, self.data, self.resources, sizes), NEEDED)
+        return statement_of(with_sizes(self.problem, self, sizes), NEEDED) if sizes else self.base
 
     @cached_property
     def capacities(self) -> list[Size]:
         """Every capacity that is less than the total demand."""
         wanted = self.resources.demand.sum(axis=0)
-        has = self.resources.capacity[self.classes.first_machine]
+        has = self.resources.capacity[self.first_machine]
         return [Size(int(p), int(r), self.resources.smallest_size[r]) for p, r in np.argwhere(has < wanted)]
 
     @property
@@ -110,49 +85,46 @@ class CountedProgram:
     def job(self) -> Integers:
         """(K,) job of each class."""
         at = {job.name: j for j, job in enumerate(self.instance.jobs)}
-        return np.array([at[self.views[t].job] for t in self.classes.first_task.tolist()], np.int64)
+        return np.array([at[view.job] for view in self.first_views], np.int64)
 
     @cached_property
     def level(self) -> Integers:
         """(K,) importance of waiting in the strict order, 0 if waiting has an ordinary cost."""
-        firsts = self.classes.first_task.tolist()
-        return np.array([self.rules.level(self.views[t].priority) for t in firsts], np.int64)
+        return np.array([self.rules.level(view.priority) for view in self.first_views], np.int64)
 
     @cached_property
     def most_running(self) -> Integers:
         """(J,) most running tasks of each job."""
         most = self.schedule.shares[:, 1]
-        held = np.bincount(self.job[self.classes.task], weights=[v.held for v in self.views], minlength=len(most))
+        held = np.bincount(self.job[self.class_of], weights=[v.held for v in self.views], minlength=len(most))
         found: Integers = np.maximum(most, held.astype(np.int64))
         return found
 
     @cached_property
     def may(self) -> Booleans:
         """(K, P) whether each class may run on each kind."""
-        found = np.zeros((len(self.classes.tasks), len(self.classes.machines)), bool)
-        found[self.classes.pairs.task, self.classes.pairs.machine] = True
+        found = np.zeros((len(self.task_count), len(self.machine_count)), bool)
+        found[self.task, self.machine] = True
         return found
 
     @cached_property
     def cost(self) -> Floats:
         """(K, P) cost of a task of each class on each kind, as the weighted sum of all ranks."""
         found = np.zeros(self.may.shape)
-        found[self.classes.pairs.task, self.classes.pairs.machine] = self.classes.pairs.cost
+        found[self.task, self.machine] = self.cost
         return found
 
     @cached_property
     def wait_cost(self) -> Floats:
         """(K,) cost of waiting, as the weighted sum of all ranks."""
-        firsts = self.classes.first_task.tolist()
-        return np.array([self.rules.waiting(self.views[t]) for t in firsts], np.float64)
+        return np.array([self.rules.waiting(view) for view in self.first_views], np.float64)
 
     @cached_property
     def slot_cost(self) -> Floats:
         """(P, n) cost of the next slot of a machine with n tasks, as the weighted sum of all ranks."""
-        machines = [self.instance.machines[m] for m in self.classes.first_machine.tolist()]
-        most = min(max((machine.slots for machine in machines), default=0), len(self.views))
-        found = np.zeros((len(machines), most + 1))
-        for row, machine in zip(found, machines, strict=True):
+        most = min(max((machine.slots for machine in self.machines), default=0), len(self.views))
+        found = np.zeros((len(self.machines), most + 1))
+        for row, machine in zip(found, self.machines, strict=True):
             unit = [cost for count, cost in self.rules.slot_costs(machine) for _ in range(min(count, most))][:most]
             row[: len(unit)] = unit
         return found
@@ -183,22 +155,22 @@ class CountedProgram:
 
     def columns(self, at: Integers) -> Floats:
         """Values of the statement's variables for (T,) machines of tasks, -1 for none."""
-        c, blocks, columns = self.classes, self.base.program.variable_blocks, self.base.columns
+        blocks, columns = self.base.program.variable_blocks, self.base.columns
         found = np.zeros(self.base.program.column_count)
         runs = at >= 0
         counts = np.zeros(self.may.shape)
-        np.add.at(counts, (c.task[runs], c.machine[at[runs]]), 1)
-        found[blocks["x"].columns] = counts[c.pairs.task, c.pairs.machine]
-        found[blocks["waits"].columns] = c.tasks - counts.sum(axis=1)
+        np.add.at(counts, (self.class_of[runs], self.kind_of[at[runs]]), 1)
+        found[blocks["x"].columns] = counts[self.task, self.machine]
+        found[blocks["waits"].columns] = self.task_count - counts.sum(axis=1)
         if "short" in blocks:
-            few = np.bincount(self.job[c.task[runs]], minlength=len(self.instance.jobs))
+            few = np.bincount(self.job[self.class_of[runs]], minlength=len(self.instance.jobs))
             j = columns["short"].codes["job"]
             found[blocks["short"].columns] = np.maximum(self.schedule.shares[j, 0] - few[j], 0)
         if "slot" in blocks:
-            index, held = columns["slot"], np.bincount(at[runs], minlength=len(c.machine))
+            index, held = columns["slot"], np.bincount(at[runs], minlength=len(self.kind_of))
             used = index.codes["machine"]
             number = np.array(index.levels["slot"], np.int64)[index.codes["slot"]]
-            filled = {p: held[c.machine == p] for p in np.unique(used).tolist()}
+            filled = {p: held[self.kind_of == p] for p in np.unique(used).tolist()}
             found[blocks["slot"].columns] = [
                 int((filled[p] >= n).sum()) for p, n in zip(used.tolist(), number.tolist(), strict=True)
             ]
@@ -222,23 +194,22 @@ class CountedProgram:
         """(K, P) tasks of each class on each kind."""
         found = np.zeros(self.may.shape, np.int64)
         x = np.rint(values[self.base.program.variable_blocks["x"].columns]).astype(np.int64)
-        found[self.classes.pairs.task, self.classes.pairs.machine] = x
+        found[self.task, self.machine] = x
         return found
 
     def sizes_overfull(self, values: Floats, known: Collection[Size], most: int) -> list[Size]:
         """Size rows violated by fractional values: per kind and resource, the capacity and the most violated other."""
-        c, pairs = self.classes, self.classes.pairs
         running = np.zeros(self.may.shape)
-        running[pairs.task, pairs.machine] = values[self.base.program.variable_blocks["x"].columns]
-        demand, found = self.resources.demand[c.first_task], []
+        running[self.task, self.machine] = values[self.base.program.variable_blocks["x"].columns]
+        demand, found = self.resources.demand[self.first_task], []
         for r in range(len(self.resources.names)):
-            capacity = self.resources.capacity[c.first_machine, r]
+            capacity = self.resources.capacity[self.first_machine, r]
             few = np.unique(np.concatenate([capacity // (n + 1) + 1 for n in range(1, 9)]))
             sizes = np.union1d(np.unique(demand[:, r]), few)
             least = self.resources.smallest_size[r]
             sizes = np.concatenate([np.array([least], sizes.dtype), sizes[sizes > least]])
             taken = (demand[None, :, r] // sizes[:, None]).astype(np.int64) @ running
-            there = c.machines * (capacity // sizes[:, None]).astype(np.int64)
+            there = self.machine_count * (capacity // sizes[:, None]).astype(np.int64)
             over = (taken - there) / np.maximum(there, 1)
             worst = np.argmax(over, axis=0)
             for p in range(len(capacity)):
@@ -259,7 +230,7 @@ class Greedy:
 
     def __init__(self, program: CountedProgram, *, tight: bool, stops: Collection[int] = ()) -> None:
         self.program, self.tight, instance = program, tight, program.instance
-        self.kind, self.task_class, count = program.classes.machine, program.classes.task, len(instance.machines)
+        self.kind, self.task_class, count = program.kind_of, program.class_of, len(instance.machines)
         self.demand, self.free = program.resources.demand, program.resources.capacity.copy()
         self._there = np.maximum(self.free.sum(axis=0), 1)
         size = (self.demand / self._there).astype(np.float64).max(axis=1, initial=0) * (-1 if tight else 1)

@@ -30,6 +30,7 @@ from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.fair_share_demands import rule_of
+from flowlex.models.flow.flow_data import FlowData
 from flowlex.models.flow.goal_interface import ClusterView, Scale, task_views
 from flowlex.models.flow.goals import Goal, Preset, common_scale, preset
 from flowlex.models.flow.lexicographic_costs import StrictOrder
@@ -38,8 +39,7 @@ from flowlex.models.flow.network_method import FlowRun, NetworkMethod, chosen_st
 from flowlex.models.flow.own_goals import AskedGoal, ask, is_foreign
 from flowlex.models.flow.program_method import ProgramMethod
 from flowlex.models.flow.solution import FlowSolution, Score
-from flowlex.models.flow.statement import NEEDED, ROWS, FlowData, state
-from flowlex.models.flow.task_and_machine_classes import Classes
+from flowlex.models.flow.statement import NEEDED, ROWS, state
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.flow.waiting_reasons import CHANGED, SHARE_USED, WORTH_MORE, waiting_reasons
 from flowlex.models.model_base import Model, ModelError
@@ -165,8 +165,7 @@ class FlowScheduling(LanguageModel, Model[FlowInstance, FlowSolution, FlowRun]):
 
     def _state_over(self, p: Problem, most: int | None) -> None:
         """State the schedule; ``most``: with pairs of so many tasks only."""
-        classes = Classes.of(self.instance, self.rules, self.task_rules, self.schedule.views, None, most=most)
-        state(p, FlowData(self.instance, self.rules, self.schedule, self.task_rules, classes))
+        state(p, FlowData.of(self.instance, self.rules, self.schedule, self.task_rules, most=most))
 
     def _state(self) -> Statement:
         self._refuse_changes()

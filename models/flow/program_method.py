@@ -63,7 +63,9 @@ class ProgramMethod:
     def program_of(self, *, machines_alone: bool) -> CountedProgram:
         """The integer program over classes of tasks and kinds of machines (single machines if ``machines_alone``)."""
         n = self.network
-        return CountedProgram.of(n.instance, n.rules, n.schedule, self.task_rules, machines_alone=machines_alone)
+        return CountedProgram.of(
+            n.instance, n.rules, n.schedule, self.task_rules, counted=True, machines_alone=machines_alone
+        )
 
     @cached_property
     def statement(self) -> Statement:
@@ -96,9 +98,7 @@ class ProgramMethod:
             "affinities": any(not team.whole for team in rules.teams),
             "spreads": bool(rules.limits),
         }
-        kinds = (
-            f"{len(self.program.classes.tasks)} classes of tasks on {len(self.program.classes.machines)} of machines"
-        )
+        kinds = f"{len(self.program.task_count)} classes of tasks on {len(self.program.machine_count)} of machines"
         return f"integer program, stage by stage: {', '.join(n for n, there in parts.items() if there)}; {kinds}"
 
     def formulation(self, stage: str | None) -> LinearProgram:
@@ -180,7 +180,7 @@ class _Search:
 
     def _first(self, program: CountedProgram, proposal: Integers) -> Integers:
         """The better of two greedy schedules near the network's."""
-        kind = np.where(proposal >= 0, program.classes.machine[proposal], -1)
+        kind = np.where(proposal >= 0, program.kind_of[proposal], -1)
         made = []
         for tight in (False, True):
             greedy = Greedy(program, tight=tight)
@@ -203,7 +203,7 @@ class _Search:
         """Return the columns of a schedule for given counts; of a near one if the counts do not fit."""
         counts, kind = program.counts(values), np.full(len(program.views), -1, np.int64)
         for k, each in enumerate(counts):
-            members = np.flatnonzero(program.classes.task == k)
+            members = np.flatnonzero(program.class_of == k)
             kinds = np.repeat(np.arange(len(each)), each)[: len(members)]
             kind[members[: len(kinds)]] = kinds
         stops = {t for t, view in enumerate(program.views) if view.held and kind[t] < 0}
@@ -263,15 +263,15 @@ class _Search:
         program: CountedProgram, statement: Statement, sizes: list[Size], found: StagesOutcome
     ) -> dict[str, Any]:
         """Proof document: classes and kinds by their first member, sizes, and the leaves of each stage."""
-        c, resources = program.classes, program.resources
+        c, resources = program, program.resources
         names = [machine.name for machine in program.instance.machines]
         stated = [
             {"machine": names[c.first_machine[m]], "resource": resources.names[r], "size": str(d * resources.units[r])}
             for m, r, d in sizes
         ]
         return {
-            "classes": _groups(c.task, [view.task.name for view in program.views]),
-            "machines": _groups(c.machine, names),
+            "classes": _groups(c.class_of, [view.task.name for view in program.views]),
+            "machines": _groups(c.kind_of, names),
             "sizes": stated,
             **general_proof({"stages": proof_leaves(statement, found)}),
         }

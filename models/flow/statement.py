@@ -18,19 +18,13 @@ Elastic shares, strict classes, capacities, gangs, affinities and spreads are ou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flowlex.formulations.program_arrays import Integers
-from flowlex.instances.flow import FlowInstance, Machine
-from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.integer_resources import Resources
-from flowlex.models.flow.network import ScheduleNetwork
-from flowlex.models.flow.task_and_machine_classes import Classes
-from flowlex.models.flow.task_rules import TaskRules, Team
+from flowlex.instances.flow import Machine
+from flowlex.models.flow.flow_data import FlowData
+from flowlex.models.flow.task_rules import Team
 from flowlex.models.solution import ModelError
 
 if TYPE_CHECKING:
@@ -58,60 +52,6 @@ class Size(NamedTuple):
     machine: int
     resource: int
     size: int
-
-
-@dataclass(frozen=True, eq=False)
-class FlowData:
-    """What the statement says, by task and machine, or by class and kind."""
-
-    instance: FlowInstance
-    rules: Rules
-    schedule: ScheduleNetwork
-    task_rules: TaskRules
-    classes: Classes
-    counted: bool = False
-
-    @cached_property
-    def machines(self) -> list[Machine]:
-        """Machines, or the first of each kind."""
-        return [self.instance.machines[m] for m in self.classes.first_machine.tolist()]
-
-    @cached_property
-    def machine_names(self) -> list[str]:
-        """Their names."""
-        return [machine.name for machine in self.machines]
-
-    @cached_property
-    def views(self) -> list[Any]:
-        """Tasks, or the first of each class."""
-        return [self.schedule.views[t] for t in self.classes.first_task.tolist()]
-
-    @cached_property
-    def tasks(self) -> list[str]:
-        """Their names."""
-        return [view.task.name for view in self.views]
-
-    @cached_property
-    def jobs(self) -> list[str]:
-        """Names of the jobs."""
-        return [job.name for job in self.instance.jobs]
-
-    @cached_property
-    def used(self) -> Integers:
-        """Machines on which some task may run."""
-        return np.unique(self.classes.pairs.machine)
-
-    @cached_property
-    def _class_of(self) -> dict[str, int]:
-        return {v.task.name: k for v, k in zip(self.schedule.views, self.classes.task.tolist(), strict=True)}
-
-    def members(self, tasks: Iterable[str]) -> list[str]:
-        """Tasks, or the first of each of their classes: a rule is over all tasks of a class or none."""
-        return [self.tasks[k] for k in dict.fromkeys(self._class_of[task] for task in tasks)]
-
-    def count(self, p: Problem) -> Any:
-        """Number of tasks of each class; 1 where they are named."""
-        return p.data("n", _by("task", self.tasks, self.classes.tasks), words="tasks of a class") if self.counted else 1
 
 
 def _labels(level: str, labels: Iterable[Any]) -> Any:
@@ -174,30 +114,29 @@ def state(p: Problem, d: FlowData) -> None:
     """
     import pandas as pd
 
-    c, pairs = d.classes, d.classes.pairs
     further = {"rack": [m.rack for m in d.machines], **label_levels(d.machines)}
-    p.set("task", d.tasks, words="tasks")
+    p.set("task", d.task_names, words="tasks")
     p.set("machine", d.machine_names, words="machines")
-    p.set("job", d.jobs, words="jobs")
+    p.set("job", [job.name for job in d.instance.jobs], words="jobs")
     for level, values in further.items():
         p.set(level, dict.fromkeys(values), words="racks" if level == "rack" else "a label of machines")
     job_of = {task.name: job.name for job in d.instance.jobs for task in job.tasks}
-    jobs = np.array([job_of[task] for task in d.tasks], object)
-    ends: list[Any] = [_labels("task", d.tasks), _labels("machine", d.machine_names)]
-    codes = [pairs.task.tolist(), pairs.machine.tolist()]
+    jobs = np.array([job_of[task] for task in d.task_names], object)
+    ends: list[Any] = [_labels("task", d.task_names), _labels("machine", d.machine_names)]
+    codes = [d.task.tolist(), d.machine.tolist()]
     index = pd.MultiIndex(levels=ends, codes=codes, names=["task", "machine"])
-    columns = {"job": jobs[pairs.task]} | {k: np.array(v, object)[pairs.machine] for k, v in further.items()}
-    slots = np.array([m.slots for m in d.machines], np.int64) * c.machines
+    columns = {"job": jobs[d.task]} | {k: np.array(v, object)[d.machine] for k, v in further.items()}
+    slots = np.array([m.slots for m in d.machines], np.int64) * d.machine_count
     x = p.variables(
         "x",
         over=pd.DataFrame(columns, index),
-        upper=np.minimum(c.tasks[pairs.task], slots[pairs.machine]) if d.counted else 1,
+        upper=np.minimum(d.task_count[d.task], slots[d.machine]) if d.counted else 1,
         integer=True,
         words="a task runs on a machine",
     )
-    tasks = pd.DataFrame({"job": jobs}, _labels("task", d.tasks))
-    waits = p.variables("waits", over=tasks, upper=c.tasks, integer=True, words="a task waits")
-    n = d.count(p)
+    tasks = pd.DataFrame({"job": jobs}, _labels("task", d.task_names))
+    waits = p.variables("waits", over=tasks, upper=d.task_count, integer=True, words="a task waits")
+    n = p.data("n", _by("task", d.task_names, d.task_count), words="tasks of a class") if d.counted else 1
     words = "every task runs on one machine or waits"
     p.constrain("task", x.sum(by="task") + waits == n, words=words, dual="what the task costs")
     filled = _machines(p, d, x)
@@ -212,18 +151,18 @@ def state(p: Problem, d: FlowData) -> None:
 
 def _machines(p: Problem, d: FlowData, x: Expression) -> tuple[Expression, list[int]] | None:
     """Slots of machines; the variables of slots that have prices, with their costs."""
-    used = [d.machine_names[m] for m in d.used.tolist()]
-    times = d.classes.machines[d.used]
+    used = [d.machine_names[m] for m in d.used]
+    times = d.machine_count[d.used]
     here = x.sum(by="machine").reindex(_labels("machine", used))
     words, dual = "tasks use the slots of a machine", "price of a slot on the machine"
     if not d.rules.prices_slots(d.machines):
         if used:
-            slots = _by("machine", used, np.array([d.machines[m].slots for m in d.used.tolist()], np.int64) * times)
+            slots = _by("machine", used, np.array([d.machines[m].slots for m in d.used], np.int64) * times)
             p.constrain("machine", here <= p.data("K", slots, words="slots of a machine"), words=words, dual=dual)
         return None
     most = sum(len(job.tasks) for job in d.instance.jobs)
     rows, costs, count = list[tuple[str, int, str]](), list[int](), list[int]()
-    for machine, several in zip((d.machines[m] for m in d.used.tolist()), times.tolist(), strict=True):
+    for machine, several in zip((d.machines[m] for m in d.used), times.tolist(), strict=True):
         each = [cost for k, cost in d.rules.slot_costs(machine) for _ in range(min(k, most))][:most]
         rows += [(machine.name, number, machine.rack) for number in range(1, len(each) + 1)]
         costs += each
@@ -239,7 +178,7 @@ def _machines(p: Problem, d: FlowData, x: Expression) -> tuple[Expression, list[
 
 def _shares(p: Problem, d: FlowData, waits: Expression) -> None:
     """Shares and preemption limits of jobs; a job below its share is *short* of tasks."""
-    jobs, gates = d.jobs, d.schedule.gates
+    jobs, gates = [job.name for job in d.instance.jobs], d.schedule.gates
     count = np.array([len(job.tasks) for job in d.instance.jobs], np.int64)
     least, most = d.schedule.shares[:, 0], d.schedule.shares[:, 1].copy()
     most[gates[:, 0]] = np.maximum(most[gates[:, 0]], gates[:, 2])  # tasks that may not stop run beyond the share
@@ -268,7 +207,7 @@ def _shares(p: Problem, d: FlowData, waits: Expression) -> None:
         )
     if len(gates):
         index = _labels("job", (jobs[j] for j in gates[:, 0].tolist()))
-        held = [task for task, view in zip(d.tasks, d.views, strict=True) if view.held]
+        held = [task for task, view in zip(d.task_names, d.first_views, strict=True) if view.held]
         limit = p.data("h", _by("job", index, gates[:, 1]), words="running tasks that a job lets stop now")
         stops = waits.sel(task=held).sum(by="job").reindex(index)
         p.constrain("preempted", stops <= limit, words="running tasks of a job that stop")
@@ -276,10 +215,10 @@ def _shares(p: Problem, d: FlowData, waits: Expression) -> None:
 
 def _different_machines(p: Problem, d: FlowData, x: Expression) -> None:
     """At most one task of a rule of different machines on each machine."""
-    may = set(d.classes.pairs.task.tolist())
-    rows = [(d.tasks[k], view.apart) for k, view in enumerate(d.views) if view.apart and k in may]
+    may = set(d.task.tolist())
+    rows = [(d.task_names[k], view.apart) for k, view in enumerate(d.first_views) if view.apart and k in may]
     if rows:
-        machines = _by("machine", d.machine_names, d.classes.machines)
+        machines = _by("machine", d.machine_names, d.machine_count)
         most = p.data("k", machines, words="machines of a kind") if d.counted else 1
         here = x.join(_table(rows, "task", "rule")).sum(by=["rule", "machine"])
         p.constrain("apart", here <= most, words="tasks of a rule run on different machines")
@@ -287,14 +226,14 @@ def _different_machines(p: Problem, d: FlowData, x: Expression) -> None:
 
 def _capacities(p: Problem, d: FlowData, x: Expression) -> None:
     """Tasks share what the machine has of each resource."""
-    names, resources = d.instance.resources, Resources.of(d.instance)
+    names, resources = d.instance.resources, d.resources
     if not names or not len(d.used):
         return
     task, resource = np.nonzero(resources.demand)
-    asked = _index(((d.tasks[t], names[r]) for t, r in zip(task.tolist(), resource.tolist(), strict=True)),
+    asked = _index(((d.task_names[t], names[r]) for t, r in zip(task.tolist(), resource.tolist(), strict=True)),
                    "task", "resource")  # fmt: skip
     p.set("resource", names, words="resources")
-    there = _index(((d.machine_names[m], r) for m in d.used.tolist() for r in names), "machine", "resource")
+    there = _index(((d.machine_names[m], r) for m in d.used for r in names), "machine", "resource")
 
     def amounts(index: Any, values: Any, units: Any, symbol: str, words: str) -> Expression:
         import pandas as pd
@@ -387,30 +326,32 @@ def _objectives(
     level = {job.name: d.rules.level(job.priority) for job in d.instance.jobs}
     for each in sorted({k for k in level.values() if k > 0}, reverse=True):
         jobs = [name for name, k in level.items() if k == each]
-        late = waits if len(jobs) == len(level) else waits.sel(task=[v.task.name for v in d.views if v.job in jobs])
+        late = (
+            waits if len(jobs) == len(level) else waits.sel(task=[v.task.name for v in d.first_views if v.job in jobs])
+        )
         p.minimize(f"waiting_{each}", late.sum(), words=f"waiting tasks of class {each}")
-    waiting = [d.rules.waiting(view) for view in d.views]
-    parts = [(x, "c", "cost of a task on a machine", d.classes.pairs.cost), (waits, "w", "cost of waiting", waiting)]
+    waiting = [d.rules.waiting(view) for view in d.first_views]
+    parts = [(x, "c", "cost of a task on a machine", d.cost), (waits, "w", "cost of waiting", waiting)]
     if filled is not None:
         parts.append((filled[0], "f", "cost of a slot", filled[1]))
     order = d.rules.order
     for rank, name in enumerate(("cost",) if order is None else order.names):
         total = None
         for variables, symbol, words, costs in parts:
-            mine: Any = np.array([0, *costs])[1:] if order is None else order.columns(costs)[rank]
-            if mine.dtype == object or np.abs(mine).max(initial=0) > _EXACT:
+            priced: Any = np.array([0, *costs])[1:] if order is None else order.columns(costs)[rank]
+            if priced.dtype == object or np.abs(priced).max(initial=0) > _EXACT:
                 raise ModelError(
                     f"a cost beyond {_EXACT} of 1/{d.rules.scale.factor} cannot be stated; use larger units"
                 )
-            if total is None or mine.any():
+            if total is None or priced.any():
                 said = symbol if order is None else f"{symbol}({name})"
-                values = pd.Series(mine, variables.index.to_pandas())
+                values = pd.Series(priced, variables.index.to_pandas())
                 term = (variables * p.data(said, values, words=words)).sum()
                 total = term if total is None else total + term
         p.minimize(name, total, words="costs of the goals" if order is None else f"cost of {name}")
 
 
-def with_sizes(problem: Problem, d: FlowData, resources: Resources, sizes: Sequence[Size]) -> Problem:
+def with_sizes(problem: Problem, d: FlowData, sizes: Sequence[Size]) -> Problem:
     """Return the counted problem with rows ``size`` for its capacities.
 
     With slots of size s, a capacity C has ``floor(C / s)`` slots, and a task with demand q takes ``floor(q / s)``. The
@@ -419,17 +360,17 @@ def with_sizes(problem: Problem, d: FlowData, resources: Resources, sizes: Seque
     """
     import pandas as pd
 
-    p, c = problem.copy(), d.classes
+    p, resources = problem.copy(), d.resources
     labels = [(d.machine_names[m], resources.names[r], str(s * resources.units[r])) for m, r, s in sizes]
     levels = ("machine", "resource", "size")
 
     def taken() -> Iterator[tuple[Any, ...]]:
-        asked = resources.demand[c.first_task]
+        asked = resources.demand[d.first_task]
         for (m, r, s), label in zip(sizes, labels, strict=True):
-            each = asked[c.pairs.task[c.pairs.machine == m], r] // s
-            for k, units in zip(c.pairs.task[c.pairs.machine == m].tolist(), each.tolist(), strict=True):
+            each = asked[d.task[d.machine == m], r] // s
+            for k, units in zip(d.task[d.machine == m].tolist(), each.tolist(), strict=True):
                 if units:
-                    yield d.tasks[k], *label, units
+                    yield d.task_names[k], *label, units
 
     p.set("resource", resources.names, words="resources")
     p.set("size", dict.fromkeys(size for *_, size in labels), words="sizes of slots")
@@ -437,7 +378,7 @@ def with_sizes(problem: Problem, d: FlowData, resources: Resources, sizes: Seque
     words = "slots of a size that a task takes"
     q = p.data(r"\lfloor q / s \rfloor", table, words=words)
     index = _index(labels, *levels)
-    there = [int(c.machines[m] * (resources.capacity[c.first_machine[m], r] // s)) for m, r, s in sizes]
+    there = [int(d.machine_count[m] * (resources.capacity[d.first_machine[m], r] // s)) for m, r, s in sizes]
     has = p.data(r"\lfloor C / s \rfloor", pd.Series(there, index), words="slots of a size that the machines have")
     used = (p["x"].join(table.index.to_frame(index=False)) * q).sum(by=list(levels)).reindex(index)
     p.constrain("size", used <= has, words="tasks take slots of a size")

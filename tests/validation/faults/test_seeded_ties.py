@@ -48,12 +48,12 @@ FAULTS: dict[str, dict[str, Change]] = {
     },
     f"{_FLOW}.integer_resources:Resources.over": {"blind": lambda *_: np.zeros((0, 2), np.int64)},
     f"{_FLOW}.program_method:_groups": {"all alike": lambda found, of, names: {names[0]: names[1:]}},
-    f"{_FLOW}.task_and_machine_classes:_prices": {
+    f"{_FLOW}.flow_data:_prices": {
         "nowhere": lambda prices, *_: [{} for _ in prices],
         "one machine less": lambda prices, *_: [dict(list(each.items())[1:]) for each in prices],
         "dearer on the first": lambda prices, *_: [{m: c + 9 * (m == "m0") for m, c in p.items()} for p in prices],
     },
-    f"{_FLOW}.task_and_machine_classes:_key": {
+    f"{_FLOW}.flow_data:_key": {
         "jobs alike": lambda key, view, *_: view.job,
         "all tasks alike": lambda *_: 0,
     },

@@ -1,0 +1,189 @@
+"""What the statement of flow scheduling is over: tasks on machines, or classes of identical tasks on kinds of machines.
+
+Tasks of one class have the same job, costs, demands and rules; machines of one kind have the same costs for every
+class and the same slots, capacities and domains. With slots, domains and ``different_machines`` alone, counts can
+always be assigned to tasks and machines; with capacities, counts are a relaxation (see
+`flowlex.models.flow.counted_program`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from flowlex.formulations.program_arrays import Integers
+from flowlex.instances.flow import FlowInstance, Machine
+from flowlex.models.flow.arc_costs import Rules
+from flowlex.models.flow.goal_interface import ClusterView, TaskView
+from flowlex.models.flow.integer_resources import Resources
+from flowlex.models.flow.network import ScheduleNetwork
+from flowlex.models.flow.own_goals import is_foreign
+from flowlex.models.flow.task_rules import TaskRules
+from flowlex.models.model_base import ModelError
+
+#: Largest number of pairs of a task (or class) and a machine in one statement.
+_PAIRS = 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class FlowData:
+    """Tasks and machines, or their classes and kinds in the order of their first members, and which may run where."""
+
+    instance: FlowInstance
+    rules: Rules
+    schedule: ScheduleNetwork
+    task_rules: TaskRules
+    counted: bool  # whether classes and kinds are counted; otherwise each task and machine is one of its own
+    class_of: Integers  # (T,) class of each task
+    kind_of: Integers  # (M,) kind of each machine
+    # feasible pairs of a class and a kind, and their costs (weighted sum of all ranks)
+    task: Integers
+    machine: Integers
+    cost: list[int]
+
+    @classmethod
+    def of(
+        cls,
+        instance: FlowInstance,
+        rules: Rules,
+        schedule: ScheduleNetwork,
+        task_rules: TaskRules,
+        *,
+        counted: bool = False,
+        machines_alone: bool = False,
+        most: int | None = None,
+    ) -> Self:
+        """Group identical tasks and machines if they are ``counted``; ``machines_alone``: tasks only.
+
+        ``most``: find the pairs of so many classes only.
+        """
+        classes, kinds = np.arange(len(schedule.views)), np.arange(len(instance.machines))
+        if counted:
+            foreign = any(is_foreign(goal) for goal in rules.goals)
+            classes = _numbered(_key(view, rules, task_rules, foreign=foreign) for view in schedule.views)
+        firsts = [schedule.views[t] for t in _firsts(classes).tolist()[:most]]
+        prices = _prices(instance, rules, task_rules, firsts, instance.resources if counted else ())
+        if counted and not machines_alone:
+            has = Resources.of(instance).capacity.tolist()
+            kinds = _numbered(
+                (
+                    tuple(price.get(machine.name) for price in prices),
+                    tuple(amounts),
+                    task_rules.tags & machine.tags,
+                    tuple(rules.slot_costs(machine)),
+                )
+                for machine, amounts in zip(instance.machines, has, strict=True)
+            )
+        names = [instance.machines[m].name for m in _firsts(kinds).tolist()]
+        pairs = [(k, p, price[name]) for k, price in enumerate(prices) for p, name in enumerate(names) if name in price]
+        ends = np.array([(k, p) for k, p, _ in pairs], np.int64).reshape(-1, 2)
+        costs = [cost for *_, cost in pairs]
+        return cls(instance, rules, schedule, task_rules, counted, classes, kinds, ends[:, 0], ends[:, 1], costs)
+
+    @cached_property
+    def resources(self) -> Resources:
+        """Demands of tasks and capacities of machines."""
+        return Resources.of(self.instance)
+
+    @cached_property
+    def first_task(self) -> Integers:
+        """(K,) first task of each class."""
+        return _firsts(self.class_of)
+
+    @cached_property
+    def first_machine(self) -> Integers:
+        """(P,) first machine of each kind."""
+        return _firsts(self.kind_of)
+
+    @cached_property
+    def task_count(self) -> Integers:
+        """(K,) tasks of each class."""
+        return np.bincount(self.class_of, minlength=len(self.first_task)).astype(np.int64)
+
+    @cached_property
+    def machine_count(self) -> Integers:
+        """(P,) machines of each kind."""
+        return np.bincount(self.kind_of, minlength=len(self.first_machine)).astype(np.int64)
+
+    @cached_property
+    def machines(self) -> list[Machine]:
+        """Machines, or the first of each kind."""
+        return [self.instance.machines[m] for m in self.first_machine.tolist()]
+
+    @cached_property
+    def machine_names(self) -> list[str]:
+        """Their names."""
+        return [machine.name for machine in self.machines]
+
+    @cached_property
+    def first_views(self) -> list[TaskView]:
+        """Tasks, or the first of each class."""
+        return [self.schedule.views[t] for t in self.first_task.tolist()]
+
+    @cached_property
+    def task_names(self) -> list[str]:
+        """Their names."""
+        return [view.task.name for view in self.first_views]
+
+    @cached_property
+    def used(self) -> list[int]:
+        """Machines on which some task may run."""
+        found: list[int] = np.unique(self.machine).tolist()
+        return found
+
+    def members(self, tasks: Iterable[str]) -> list[str]:
+        """Tasks, or the first of each of their classes: a rule is over all tasks of a class or none."""
+        return [self.task_names[k] for k in dict.fromkeys(self._class_of_name[task] for task in tasks)]
+
+    @cached_property
+    def _class_of_name(self) -> dict[str, int]:
+        return {v.task.name: k for v, k in zip(self.schedule.views, self.class_of.tolist(), strict=True)}
+
+
+def _numbered(keys: Iterable[Hashable]) -> Integers:
+    """Equal keys as equal numbers, in the order of their first members."""
+    known: dict[Hashable, int] = {}
+    return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
+
+
+def _firsts(of: Integers) -> Integers:
+    found: Integers = np.unique(of, return_index=True)[1].astype(np.int64)
+    return found
+
+
+def _key(view: TaskView, rules: Rules, task_rules: TaskRules, *, foreign: bool) -> Hashable:
+    """All attributes of a task on which its costs and rows depend; its name too with goals of other packages."""
+    task = view.task
+    placed = tuple(goal.constraints(view) for goal in rules.placing(view))
+    costs, demands = (tuple(sorted(each.items())) for each in (view.costs, task.demands))
+    own = (view.job, view.machine, view.elapsed_s, view.held, view.apart, foreign and task.name)
+    tied = (task_rules.of_task.get(task.name), task_rules.inside.get(task.name))
+    return (*own, placed, task.data, costs, demands, *tied)
+
+
+def _prices(
+    instance: FlowInstance, rules: Rules, task_rules: TaskRules, views: Sequence[TaskView], resources: Sequence[str]
+) -> list[dict[str, int]]:
+    """Cost by machine of each task, for the machines that may run it and have enough of these ``resources``."""
+    cluster = ClusterView.of(instance)
+    found, count = [], 0
+    for view in views:
+        inside, asked = task_rules.inside.get(view.task.name), view.task.demands
+        costs = rules.everywhere(view, cluster)
+        mine = {}
+        for machine in instance.machines:
+            fits = machine.slots and machine.name in costs and (inside is None or machine.name in inside)
+            if fits and all(asked.get(r, 0) <= machine.capacity.get(r, 0) for r in resources):
+                mine[machine.name] = costs[machine.name]
+        found.append(mine)
+        count += len(mine)
+        if count > _PAIRS:
+            raise ModelError(
+                f"{instance.name}: the integer program names every kind of task on every machine, here more than "
+                f"{_PAIRS} pairs; use a smaller instance, or leave out the changes, rules or capacities"
+            )
+    return found
