@@ -111,7 +111,7 @@ class CountedProgram(FlowData):
     def cost(self) -> Floats:
         """(K, P) cost of a task of each class on each kind, as the weighted sum of all ranks."""
         found = np.zeros(self.may.shape)
-        found[self.task, self.machine] = self.cost
+        found[self.task, self.machine] = self.costs
         return found
 
     @cached_property

@@ -43,7 +43,7 @@ class FlowData:
     # feasible pairs of a class and a kind, and their costs (weighted sum of all ranks)
     task: Integers
     machine: Integers
-    cost: list[int]
+    costs: list[int]
 
     @classmethod
     def of(

@@ -331,7 +331,7 @@ def _objectives(
         )
         p.minimize(f"waiting_{each}", late.sum(), words=f"waiting tasks of class {each}")
     waiting = [d.rules.waiting(view) for view in d.first_views]
-    parts = [(x, "c", "cost of a task on a machine", d.cost), (waits, "w", "cost of waiting", waiting)]
+    parts = [(x, "c", "cost of a task on a machine", d.costs), (waits, "w", "cost of waiting", waiting)]
     if filled is not None:
         parts.append((filled[0], "f", "cost of a slot", filled[1]))
     order = d.rules.order

@@ -110,6 +110,15 @@ def _leaf(document: dict[str, Any], stage: str = "cost") -> dict[str, Any]:
     return found
 
 
+def _weigh(document: dict[str, Any], gap: int) -> None:
+    """Weigh the stages with another gap, and state the sum that belongs to it: one task of class 1000 waits."""
+    weights = {"shortfall": 1002 * gap, "waiting_1001": 1001 * gap, "waiting_1000": 1000 * gap, "cost": 1}
+    assert document["answer"]["weights"].keys() == weights.keys()
+    total = weights["waiting_1000"] + document["metrics"]["cost"]
+    document["answer"]["weights"] = weights
+    document.update(objective=total, bound=total)
+
+
 _JUDGED = "can be judged"
 #: Change of a document: the check that must fail.
 REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
@@ -121,7 +130,8 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "an important task waits": (lambda d: _move(d, "a0", None), "objective"),
     "a share of nobody": (lambda d: d["answer"].update(shares={"a": [0, 2]}), "shares without a goal of shares: none"),
     "a weight of nothing": (lambda d: d["answer"]["weights"].pop("cost"), _JUDGED),
-    "another weight": (lambda d: d["answer"]["weights"].update(waiting_1000=5), "objective"),
+    "another weight": (lambda d: d["answer"]["weights"].update(waiting_1000=5), _JUDGED),
+    "weights that do not order the stages": (lambda d: _weigh(d, 1), _JUDGED),
     "no proof of a stage": (lambda d: d["proof"]["stages"].pop("waiting_1000"), "status"),
     "a price too high": (lambda d: _leaf(d)["rows"].update(machine={"default": -(10**9)}), "status"),
     "a price of the wrong sign": (lambda d: _leaf(d)["rows"].update(share={"at": {"a": 1}}), _JUDGED),
@@ -132,7 +142,7 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "bound above the optimum": (lambda d: d.update(bound=d["bound"] + 1), "bound"),
     "metric changed": (lambda d: d["metrics"].update(running=4), "metrics"),
     "duals beside the proof": (lambda d: d.update(duals={"machine": {"m0": 1}}), "duals are in the proof"),
-    "another unit": (lambda d: d["answer"].update(scale=7), "metrics"),
+    "another unit": (lambda d: d["answer"].update(scale=7), _JUDGED),
     "another goal": (lambda d: d["options"].update(preset="alsched"), _JUDGED),
     "called infeasible": (
         lambda d: d.update(status="infeasible", answer={}, objective=None, bound=None, gap=None, metrics={}, stages={}),

@@ -140,21 +140,40 @@ def _judge(claimed: Claimed) -> Finding:
     whole = {"shortfall": Fraction(0), **found.stages}
     found = replace(found, metrics={**_metrics(problem, at, whole), **reached})
     if answer.weights is not None:
-        found = _weighted(found, answer.weights)
+        found = _weighted(found, answer.weights, _largest_change(made))
     stated_stages = {name: value for name, value in whole.items() if value or name in document.stages}
     return replace(found, stages=stated_stages if document.stages else {})
 
 
-def _weighted(found: Finding, weights: Mapping[str, int]) -> Finding:
-    """The finding with the weighted sum of the stages as its objective; a bound of the last one holds for all."""
-    if missing := sorted(found.stages.keys() - weights.keys()):
-        raise ValueError(f"weights: {', '.join(missing)} have none")
-    last = list(found.stages)[-1]
+def _weighted(found: Finding, weights: Mapping[str, int], change: int = 0) -> Finding:
+    """The finding with the weighted sum of the stages as its objective; a bound of the last one holds for all.
+
+    Weights must order the stages strictly. With a gap g, a waiting task of class k weighs g k, and one below a share
+    more than all of these; g exceeds what one of them could save of the costs, which is at least ``change``.
+    """
+    last, classes = list(found.stages)[-1], [name for name in found.stages if name.startswith("waiting_")]
+    level = {name: int(name.removeprefix("waiting_")) for name in classes}
+    above = 1 + max(level.values(), default=0)
+    gap = weights.get("shortfall", 0) // above
+    if gap <= change or weights != {"shortfall": gap * above, **{n: gap * k for n, k in level.items()}, last: 1}:
+        raise ValueError(f"weights: expected {last} 1, waiting_k k times a gap above {change}, shortfall {above} times")
     objective = sum((weights[name] * Fraction(value) for name, value in found.stages.items()), Fraction(0))
     bound = None
     if found.bound is not None:
         bound = objective - weights[last] * (Fraction(found.stages[last]) - Fraction(found.bound))
     return replace(found, objective=objective, bound=bound)
+
+
+def _largest_change(made: FlowProgram) -> int:
+    """What moving every task once could change of the costs, over the columns that are there, and two slots more."""
+    objective, count = made.program.objectives[-1], len(made.waits)
+    cost = np.zeros(sum(map(len, made.upper)), object)
+    cost[objective.column] = objective.value
+    low, high = cost[made.waits].copy(), cost[made.waits].copy()
+    np.minimum.at(low, made.pair_row, cost[made.x])
+    np.maximum.at(high, made.pair_row, cost[made.x])
+    slots = np.abs(cost[made.slot]).max(initial=0) if made.slot_prices else 0
+    return int(((high - low) * made.of.count).sum() if count else 0) + 2 * int(slots)
 
 
 def _program_for(statement: FlowStatement, proof: Mapping[str, Any], at: NDArray[np.int64]) -> FlowProgram:
