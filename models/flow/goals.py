@@ -341,34 +341,36 @@ class Priority(Goal):
         ``placement`` stands for the costs of the other goals, which the user must keep within omega.
     mode
         ``strict``: fewest waiting tasks in the most important class, then in the next, ..., then least cost.
-        ``weighted``: the paper's single weight, ``gap = omega * sum(weights) + 1`` per step of priority. It
-        orders two tasks on one arc correctly, but not all schedules (see the counter-example in the tests).
+        ``published``: Sirius' vector cost as printed, ``cost = w . [priority, cpu, ...]``, with w_priority the sum of
+        omega times the other weights: a step of priority may only tie with the other dimensions.
+        ``weighted``: one more, ``gap = omega * sum(weights) + 1`` per step of priority. It orders two tasks on one
+        arc correctly, but not all schedules (see the counter-example in the tests).
     omega
         Largest normalised value of a dimension.
     limits
         Largest demand by dimension, normalised to omega.
     lowest
-        Largest priority number in use; by default the largest in the instance (``weighted`` only).
+        Largest priority number in use; by default the largest in the instance (not if ``strict``).
     """
 
     weights: Mapping[str, int] = field(default_factory=lambda: {"placement": 1})
-    mode: Literal["strict", "weighted"] = "strict"
+    mode: Literal["strict", "weighted", "published"] = "strict"
     omega: int = 10
     limits: Mapping[str, float] = field(default_factory=dict)
     lowest: int | None = None
     weight: int = 1
 
     def __post_init__(self) -> None:
-        if self.mode not in ("strict", "weighted"):
-            raise ModelError(f"Priority has no mode {self.mode!r}; one of: strict, weighted")
+        if self.mode not in ("strict", "weighted", "published"):
+            raise ModelError(f"Priority has no mode {self.mode!r}; one of: strict, weighted, published")
         for name, value in self.weights.items():
             if not isinstance(value, int) or value < 0:
                 raise ModelError(f"Priority: the weight of {name!r} is {value!r}; weights are whole and at least 0")
 
     @property
     def gap(self) -> int:
-        """Weight of one step of priority in the weighted mode."""
-        return self.omega * sum(self.weights.values()) + 1
+        """Weight of one step of priority, unless the mode is strict."""
+        return self.omega * sum(self.weights.values()) + (self.mode == "weighted")
 
     def prepare(self, tasks: Iterable[TaskView]) -> Priority:
         """Find the largest priority number in use."""
@@ -384,7 +386,7 @@ class Priority(Goal):
         return lowest - priority + 1
 
     def waiting(self, task: TaskView, scale: Scale) -> int:
-        """Cost of waiting in the weighted mode; at equal priority, tasks with smaller demands come first."""
+        """Cost of waiting, unless the mode is strict; at equal priority, tasks with smaller demands come first."""
         if self.mode == "strict":
             return 0
         total = self.gap * self.level(task.priority)

@@ -5,8 +5,8 @@ r"""Flow scheduling, stated once in the language: tasks on machines, shares, rul
 Costs are integers in the unit of the model's scale. Shares of jobs are data: they are computed from the cluster before.
 
 The stages, in strict order: tasks short of the shares of their jobs; waiting tasks by class, the most important first;
-then the costs of the goals, as one sum or by rank. Of a weighted priority, ``w`` holds Sirius' vector cost: a task pays
-`flowlex.models.flow.goals.Priority.waiting` for waiting.
+then the costs of the goals, as one sum or by rank. ``Priority(mode="published")`` is Sirius' vector cost as printed:
+``w`` holds what waiting costs, instead of the stages by class; see `flowlex.models.flow.goals.Priority`.
 
 *Counted*, the same statement is over classes of identical tasks and kinds of identical machines, named by their first
 members: ``x`` counts the tasks of a class on the machines of a kind. Rows ``size`` then stand for the capacities.
@@ -330,8 +330,11 @@ def _objectives(
             waits if len(jobs) == len(level) else waits.sel(task=[v.task.name for v in d.first_views if v.job in jobs])
         )
         p.minimize(f"waiting_{each}", late.sum(), words=f"waiting tasks of class {each}")
-    waiting = [d.rules.waiting(view) for view in d.first_views]
-    parts = [(x, "c", "cost of a task on a machine", d.costs), (waits, "w", "cost of waiting", waiting)]
+    waiting, goal = [d.rules.waiting(view) for view in d.first_views], d.rules.priority
+    said = (
+        "cost of waiting" if goal is None or goal.mode == "strict" else "w . [priority, demands] (Sirius' vector cost)"
+    )
+    parts = [(x, "c", "cost of a task on a machine", d.costs), (waits, "w", said, waiting)]
     if filled is not None:
         parts.append((filled[0], "f", "cost of a slot", filled[1]))
     order = d.rules.order
@@ -344,9 +347,9 @@ def _objectives(
                     f"a cost beyond {_EXACT} of 1/{d.rules.scale.factor} cannot be stated; use larger units"
                 )
             if total is None or priced.any():
-                said = symbol if order is None else f"{symbol}({name})"
+                of = symbol if order is None else f"{symbol}({name})"
                 values = pd.Series(priced, variables.index.to_pandas())
-                term = (variables * p.data(said, values, words=words)).sum()
+                term = (variables * p.data(of, values, words=words)).sum()
                 total = term if total is None else total + term
         p.minimize(name, total, words="costs of the goals" if order is None else f"cost of {name}")
 

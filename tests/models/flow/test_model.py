@@ -92,6 +92,19 @@ def test_strict_priority_is_strict_where_the_papers_weight_is_not(method):
     assert weighted.score.cost == 22
 
 
+def test_the_published_weight_of_a_step_of_priority_only_ties_with_the_other_dimensions():
+    high, low = Task(name="high", costs={"M0": 10}), Task(name="low")
+    instance = FlowInstance(machines=cluster(1), jobs=(job("a", high, priority=0), job("b", low, priority=1)))
+    goals = {mode: (Priority(mode=mode, omega=10), Placement()) for mode in ("published", "weighted")}
+    solved = {mode: FlowScheduling(instance, goals=each).solve("network") for mode, each in goals.items()}
+    assert solved["published"].score.cost == 20  # 10 to place high and 10 to let low wait, or 2 x 10 for high
+    assert solved["weighted"].score.cost == 21 and set(solved["weighted"].machine_of) == {"high"}
+    assert all(each.certificate.claim == "optimal" for each in solved.values())
+    model = FlowScheduling(instance, goals=goals["published"])
+    assert model.problem.symbols["w"][0].endswith("(Sirius' vector cost)")
+    assert [each.name for each in model.problem.objectives] == ["cost"]
+
+
 def test_weights_that_would_overflow_switch_to_phases_and_say_so():
     huge = Task(name="t", costs={"M0": 2**45}, constraints=requires("M0"))
     instance = FlowInstance(machines=cluster(1), jobs=(job("a", huge, priority=1), job("b", "u", priority=0)))

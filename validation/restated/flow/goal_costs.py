@@ -148,7 +148,7 @@ class Problem:
             return found
         lowest = max((job.priority for job in jobs), default=0) if goal["lowest"] is None else int(goal["lowest"])
         omega, weight, worth = int(goal["omega"]), self.scale * int(goal["weight"]), []
-        gap = omega * sum(goal["weights"].values()) + 1
+        gap = omega * sum(goal["weights"].values()) + (goal["mode"] == "weighted")
         for task in self.tasks:
             worth.append(gap * (lowest - jobs[task.job].priority + 1))
             for name, share in goal["weights"].items():

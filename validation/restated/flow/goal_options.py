@@ -18,6 +18,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "FairShares": {"kind": "max_min"},
 }
 _SHARES = ("max_min", "weighted", "caps", "dominant")
+_MODES = ("strict", "weighted", "published")
 _PRESETS: dict[str, list[dict[str, Any]]] = {
     "quincy": [{"type": "Placement"}, {"type": "DataLocality"}, {"type": "Continuity", "base": 10, "rate": 10}],
     "borg": [
@@ -62,12 +63,14 @@ class Goals:
                 raise ValueError(f"goal {goal['type']!r} is given twice or has a field that it does not know")
             if goal["type"] == "FairShares" and fields.get("kind", "max_min") not in _SHARES:
                 raise ValueError(f"fair shares of kind {fields['kind']!r} are unknown")
+            if goal["type"] == "Priority" and fields.get("mode", "strict") not in _MODES:
+                raise ValueError(f"a priority of mode {fields['mode']!r} is unknown")
             found[goal["type"]] = known | fields
         pricing = tuple(
             kind
             for kind, goal in found.items()
             if (goal["own"].prices if "own" in goal else kind not in ("FairShares", "Priority"))
-            or (kind == "Priority" and goal["mode"] == "weighted")
+            or (kind == "Priority" and goal["mode"] != "strict")
         )
         ranks = pricing if options["lexicographic"] and len(pricing) > 1 else ("cost",)
         return cls(found, ranks, own=tuple(own))
