@@ -36,7 +36,9 @@ class Exact:
 
         Raises `OverflowError`: their common denominator has too many digits.
         """
-        listed = [Fraction(v) for v in values]
+        listed = list(values)
+        if all(type(v) is int for v in listed):
+            return cls(narrow(listed))  # type: ignore[arg-type]
         common = 1
         for below in {v.denominator for v in listed}:
             common = math.lcm(common, below)

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.validation.proofs.exact_program import (
-    Bounds,
-    ColumnBlock,
-    Exact,
-    ExactProgram,
-    Labels,
-    Objective,
-    Positions,
-    RowBlock,
-    Whole,
-)
+from flowlex.validation.proofs.exact_program import Bounds, Exact, ExactProgram, Labels, Positions, Whole
+from flowlex.validation.proofs.program_builder import ProgramBuilder
 
 
 def network_program(
@@ -43,15 +33,10 @@ def network_program(
         Names of the nodes; labels of the arcs by level.
     """
     (tail, head), (lower, upper, free) = ends, bounds
-    arcs, one = len(tail), Fraction(1)
-    real = np.flatnonzero(tail != head)  # a loop leaves the node that it enters
-    rows, columns = np.concatenate([tail[real], head[real]]), np.concatenate([real, real])
-    signs = np.repeat(np.array([1, -1]), len(real))
-    return ExactProgram(
-        [ColumnBlock("flow", 0, arcs, lambda: list(map(str, range(arcs))), labels)],
-        Bounds(Exact(lower), np.zeros(arcs, bool)),
-        Bounds(Exact(np.where(free, 0, upper)), free),
-        np.ones(arcs, bool),
-        {"node": RowBlock("node", len(supply), "==", rows, columns, signs, supply, one, nodes)},
-        [Objective("cost", np.arange(arcs), cost, 0, one)],
-    )
+    arcs, of = np.arange(len(tail)), ProgramBuilder()
+    most = Bounds(Exact(np.where(free, 0, upper)), free)
+    of.columns("flow", labels, len(arcs), texts=lambda: list(map(str, range(len(arcs)))), lower=lower, upper=most)
+    real = arcs[tail != head]  # a loop leaves the node that it enters
+    of.rows("node", "==", nodes, supply, (tail[real], real, 1), (head[real], real, -1), empty=True)
+    of.objective("cost", (arcs, cost))
+    return of.program()

@@ -2,54 +2,35 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
 from flowlex.formulations.language.exact_units import Unit
 from flowlex.formulations.language.statement import Statement
 from flowlex.formulations.program_arrays import Floats
-from flowlex.validation.proofs.exact_program import Bounds, ColumnBlock, Exact, ExactProgram, Objective, RowBlock, Whole
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram
+from flowlex.validation.proofs.program_builder import ProgramBuilder
 
 
 def exact_program(statement: Statement) -> ExactProgram:
     """The statement in exact numbers. Floats without a decimal unit are taken as the binary numbers that they are."""
-    blocks = list(statement.blocks.values())
-    lower = np.concatenate([b.lower for b in blocks]) if blocks else np.zeros(0)
-    upper = np.concatenate([b.upper for b in blocks]) if blocks else np.zeros(0)
-    rows = {}
-    for block in statement.rows.values():
-        both, unit = _integers(np.concatenate([block.values, block.rhs]), block.unit)
-        k = len(block.values)
-        rows[block.name] = RowBlock(
-            block.name,
-            block.index.count,
-            block.relation,
-            block.rows,
-            block.columns,
-            both[:k],
-            both[k:],
-            unit,
-            block.index.texts,
-        )
-    objectives = []
+    of = ProgramBuilder()
+    for b in statement.blocks.values():
+        of.columns(b.name, list, b.index.count, texts=b.index.texts, lower=b.lower, upper=b.upper, integer=b.integer)
+    for row in statement.rows.values():
+        terms = row.rows, row.columns, _integers(row.values, row.unit)
+        of.rows(row.name, row.relation, row.index.texts, _integers(row.rhs, row.unit), terms, empty=True)
     for o in statement.objectives:
-        both, unit = _integers(np.concatenate([o.values, [o.constant]]), o.unit)
-        objectives.append(
-            Objective(o.name, o.columns, both[:-1], int(both[-1]), unit, o.maximize, o.within, o.relative)
+        constant = _integers(np.array([o.constant]), o.unit)
+        of.objective(
+            o.name,
+            (o.columns, _integers(o.values, o.unit)),
+            constant=constant,
+            maximize=o.maximize,
+            within=o.within,
+            relative=o.relative,
         )
-    return ExactProgram(
-        [ColumnBlock(b.name, b.start, b.index.count, b.index.texts) for b in blocks],
-        Bounds.of_floats(lower),
-        Bounds.of_floats(upper),
-        np.concatenate([b.integer for b in blocks]) if blocks else np.zeros(0, bool),
-        rows,
-        objectives,
-    )
+    return of.program()
 
 
-def _integers(values: Floats, unit: Unit) -> tuple[Whole, Fraction]:
-    if unit is not None:
-        return values.astype(np.int64), unit
-    exact = Exact.of_floats(values)
-    return exact.numbers, exact.unit
+def _integers(values: Floats, unit: Unit) -> Exact:
+    return Exact.of_floats(values) if unit is None else Exact(values.astype(np.int64), unit)

@@ -31,15 +31,8 @@ from numpy.typing import NDArray
 from flowlex.formulations.block_labels import label_text
 from flowlex.instances.allocation import AllocationInstance, Limit
 from flowlex.instances.exact_rationals import rational
-from flowlex.validation.proofs.exact_program import (
-    Bounds,
-    ColumnBlock,
-    Exact,
-    ExactProgram,
-    Labels,
-    Objective,
-    RowBlock,
-)
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Labels
+from flowlex.validation.proofs.program_builder import ProgramBuilder
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -304,9 +297,6 @@ class Restated:
         changes: bool = False,
     ) -> None:
         self.cluster, self.runs, self.steps, self.changes = cluster, runs, steps, changes
-        self.count = len(runs.first)
-        self.rows: dict[str, RowBlock] = {}
-        self.upper = [1.0] * self.count
         full: set[int] = set()
         paces = []
         for members in steps or ((),):
@@ -317,43 +307,32 @@ class Restated:
     @cached_property
     def program(self) -> ExactProgram:
         """All columns, rows and objectives."""
-        cluster, runs = self.cluster, self.runs
-        blocks = [ColumnBlock("share", 0, self.count, self._texts, self._levels)]
+        cluster, runs, to = self.cluster, self.runs, ProgramBuilder()
+        keys, every = ("job", "partner", "gpu_type"), np.arange(len(runs.first))
+        to.columns("share", self._levels, len(every), keys=keys, integer=False)
         jobs, types = list(cluster.job), list(cluster.gpu)
-        one = np.ones((len(runs.first), 2))
+        row, column, speed = runs.by_job(runs.speed)
         held = cluster.scale[runs.first]
-        everything = np.arange(self.count)
-        self._row("time", jobs, "<=", *runs.by_job(one), [1] * len(jobs))
-        self._row("gpus", types, "<=", runs.gpu, everything, held, cluster.count.tolist())
+        to.rows("time", "<=", jobs, 1, (row, column, 1))
+        to.rows("gpus", "<=", types, cluster.count, (runs.gpu, every, held))
         counted = [self._counted(members, on) for _, members, on in cluster.limits]
         for name, relation in (("most", "<="), ("least", ">=")):
             sides = [getattr(limit, f"{name}_gpus") for limit, _, _ in cluster.limits]
             chosen = [k for k, side in enumerate(sides) if (side is not None if name == "most" else side > 0)]
-            row = np.repeat(np.arange(len(chosen)), [len(counted[k]) for k in chosen])
-            column = np.concatenate([np.zeros(0, np.int64), *(counted[k] for k in chosen)])
-            self._row(name, map(str, chosen), relation, row, column, held[column], [sides[k] for k in chosen])
-        row, column, value = runs.by_job(runs.speed)
+            of = np.repeat(np.arange(len(chosen)), [len(counted[k]) for k in chosen])
+            mine = np.concatenate([np.zeros(0, np.int64), *(counted[k] for k in chosen)])
+            most = np.array([sides[k] for k in chosen], np.float64)
+            to.rows(name, relation, [*map(str, chosen)], most, (of, mine, held[mine]))
         due = np.full(len(jobs), -1)
         due[list(cluster.owed)] = np.arange(len(cluster.owed))
         late = np.flatnonzero(due[row] >= 0)
-        labels = [jobs[m] for m in cluster.owed]
-        self._row("deadline", labels, ">=", due[row[late]], column[late], value[late], list(cluster.owed.values()))
+        owed = np.array(list(cluster.owed.values()), np.float64)
+        terms = due[row[late]], column[late], speed[late]
+        to.rows("deadline", ">=", [jobs[m] for m in cluster.owed], owed, terms)
         if self.changes:
-            blocks.append(self._time_on_types())
-        objectives = self._objectives(blocks, value, column, held)
-        none = np.zeros(len(self.upper), bool)
-        return ExactProgram(
-            blocks,
-            Bounds(Exact(np.zeros(len(self.upper), np.int64)), none),
-            Bounds.of_floats(np.array(self.upper)),
-            none,
-            self.rows,
-            objectives,
-            TOLERANCE,
-        )
-
-    def _texts(self) -> list[str]:
-        return [label_text((x["job"], x["partner"], x["gpu_type"])) for x in self._levels()]
+            self._time_on_types(to)
+        self._objectives(to, speed, column, held)
+        return to.program(TOLERANCE)
 
     def _levels(self) -> list[Labels]:
         jobs, types, runs = self.cluster.instance.jobs, list(self.cluster.gpu), self.runs
@@ -363,91 +342,72 @@ class Restated:
             found.append({"job": jobs[a].name, "partner": partner, "gpu_type": types[j], "entity": owner})
         return found
 
-    def _row(
-        self, name: str, labels: Iterable[str], relation: str, row: Ints, column: Ints, value: Any, side: Any
-    ) -> None:
-        texts = list(labels)
-        if texts:
-            every = np.concatenate([value, np.array(side, np.float64)])
-            if not np.isfinite(every).all():
-                raise ValueError(f"the instance does not have the data of rows {name!r}")
-            both = Exact.of_floats(every)
-            numbers = both.numbers[: len(value)], both.numbers[len(value) :]
-            self.rows[name] = RowBlock(name, len(texts), relation, row, column, *numbers, both.unit, lambda: texts)
-
     def _counted(self, members: NDArray[np.bool_], on: NDArray[np.bool_]) -> Ints:
         """Columns that count against a limit; a pair counts once."""
         runs = self.runs
         mine = members[runs.first] | ((runs.second >= 0) & members[runs.second])
         return np.flatnonzero(mine & on[runs.gpu])
 
-    def _time_on_types(self) -> ColumnBlock:
+    def _time_on_types(self, to: ProgramBuilder) -> None:
         """``runs``, and the rows that tie it to the shares."""
         jobs, types = self.cluster.instance.jobs, list(self.cluster.gpu)
-        row, column, value = self.runs.by_job(np.ones((len(self.runs.first), 2)))
+        row, column, _ = self.runs.by_job(self.runs.speed)
         keys, at = np.unique(row * len(types) + self.runs.gpu[column], return_inverse=True)
         labels: list[Labels] = [
             {"job": jobs[m].name, "gpu_type": types[j], "entity": jobs[m].entity or ""}
             for m, j in (divmod(key, len(types)) for key in keys.tolist())
         ]
+        k = np.arange(len(keys))
+        own = to.columns("runs", labels, keys=("job", "gpu_type"), integer=False) + k
         texts = [label_text((each["job"], each["gpu_type"])) for each in labels]
-        own = self.count + np.arange(len(keys))
-        rows, columns = np.concatenate([at, np.arange(len(keys))]), np.concatenate([column, own])
-        self._row("runs", texts, "==", rows, columns, np.append(value, -np.ones(len(keys))), [0.0] * len(keys))
-        self.count += len(keys)
-        self.upper += [1.0] * len(keys)
-        return ColumnBlock("runs", int(own[0]), len(keys), lambda: texts, lambda: labels)
+        to.rows("runs", "==", texts, 0, (at, column, 1), (k, own, -1))
 
-    def _objectives(self, blocks: list[ColumnBlock], speed: Floats, column: Ints, held: Floats) -> list[Objective]:
-        policy, cluster = self.cluster.policy, self.cluster
+    def _objectives(self, to: ProgramBuilder, speed: Floats, column: Ints, held: Floats) -> None:
+        policy, cluster, every = self.cluster.policy, self.cluster, np.arange(len(self.runs.first))
         if policy == "max_throughput":
-            total = np.bincount(column, speed, len(self.runs.first)).astype(np.float64)
-            return [_objective("objective", np.arange(len(total)), total, maximize=True)]
+            total = np.bincount(column, speed, len(every)).astype(np.float64)
+            to.objective("objective", (every, total), maximize=True)
+            return
         if policy == "min_cost":
-            cost = held * cluster.price[self.runs.gpu]
-            return [_objective("objective", np.arange(len(cost)), cost, maximize=False)]
+            to.objective("objective", (every, held * cluster.price[self.runs.gpu]))
+            return
         rising, jobs = self.rising, list(cluster.job)
-        steps, start = len(rising.paces), self.count
-        gain = np.ones((len(self.runs.first), 2))
+        steps, start = len(rising.paces), to.count
+        gain = np.ones((len(every), 2))
         if rising.units is not None:
             pair = self.runs.second
             gain = self.runs.speed * np.column_stack([rising.units[self.runs.first], rising.units[pair]])
         row, column, value = self.runs.by_job(gain)
         last = np.array([rising.last.get(m, steps - 1) for m in range(len(jobs))])
         own = [np.flatnonzero((pace > 0) & (last >= k)) for k, pace in enumerate(rising.paces)]
-        rows = np.concatenate([row, *own])
-        columns = np.concatenate([column, np.repeat(start + np.arange(steps), [len(each) for each in own])])
-        values = np.concatenate([value, *(-pace[each] for pace, each in zip(rising.paces, own, strict=True))])
-        self._row("level", jobs, ">=", rows, columns, values, [0.0] * len(jobs))
+        paces = [(each, np.full(len(each), start + k), -rising.paces[k][each]) for k, each in enumerate(own)]
+        to.rows("level", ">=", jobs, 0, (row, column, value), *paces)
         highest = np.zeros(len(jobs))
         np.maximum.at(highest, row, value)
+        most = np.zeros(steps)
         for k, pace in enumerate(rising.paces):
             moved = pace > 0
             if not own[k].size:
                 raise ValueError(f"step {k + 1} raises no job")
-            self.upper.append(2 * float((highest[moved] / pace[moved]).max()))
-        texts = [""] if self.steps is None else [str(k + 1) for k in range(steps)]
+            most[k] = 2 * float((highest[moved] / pace[moved]).max())
         labels: list[Labels] = [{}] if self.steps is None else [{"step": k + 1} for k in range(steps)]
-        blocks.append(ColumnBlock("rise", start, steps, lambda: texts, lambda: labels))
-        self.count += steps
-        one = np.ones(1)
+        to.columns("rise", labels, upper=most, integer=False)
         if self.steps is None:
-            return [_objective("objective", np.array([start]), one, maximize=True)]
-        found, filled = [], rising.last
-        by_step = np.array([filled.get(m, -1) for m in range(len(jobs))])[row]
+            to.objective("objective", {start: 1}, maximize=True)
+            return
+        by_step = np.array([rising.last.get(m, -1) for m in range(len(jobs))])[row]
         for k in range(steps):
             mine = np.flatnonzero(by_step == k)
-            found.append(_objective(f"rise_{k + 1}", np.array([start + k]), one, maximize=True))
-            found.append(_objective(f"full_{k + 1}", column[mine], value[mine], maximize=True))
-        return found
+            to.objective(f"rise_{k + 1}", {start + k: 1}, maximize=True)
+            to.objective(f"full_{k + 1}", (column[mine], value[mine]), maximize=True)
 
     def values(self, shares: Mapping[tuple[int, int, int], float]) -> Exact:
         """Values of all columns of an answer: its shares, and how far its gains rise in each step."""
-        x = np.zeros(len(self.upper))
+        x = np.zeros(self.program.count)
         for key, fraction in shares.items():
             x[self.runs.places[key]] = fraction
         if self.cluster.policy not in TOTALS:
-            level, rising, start = self.rows["level"], self.rising, len(self.upper) - len(self.rising.paces)
+            level, rising, start = self.program.rows["level"], self.rising, len(x) - len(self.rising.paces)
             reached = np.bincount(level.row, Exact(level.value, level.unit).floats * x[level.column], level.count)
             last = np.array([rising.last.get(m, len(rising.paces)) for m in range(level.count)])
             for k, pace in enumerate(rising.paces):
@@ -455,11 +415,6 @@ class Restated:
                 x[start + k] = max(float((reached[own] / pace[own]).min(initial=np.inf)), 0.0)
                 reached[own] -= pace[own] * x[start + k]
         return Exact.of_floats(x)
-
-
-def _objective(name: str, column: Ints, value: Floats, *, maximize: bool) -> Objective:
-    exact = Exact.of_floats(value)
-    return Objective(name, column, exact.numbers, 0, exact.unit, maximize)
 
 
 def restate_allocation(instance: AllocationInstance, options: Mapping[str, Any]) -> ExactProgram:

@@ -37,7 +37,8 @@ from flowlex.formulations.block_labels import label_text
 from flowlex.instances import model_changes as variables
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.model_changes import Changes, Constraint, Cost, Fix, Term
-from flowlex.validation.proofs.exact_program import Bounds, ColumnBlock, Exact, ExactProgram, Objective, RowBlock
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Labels, narrow
+from flowlex.validation.proofs.program_builder import ProgramBuilder, texts_at
 from flowlex.validation.restated.gpu import Costs, GpuColumns, RoundOptions
 
 Ints = NDArray[np.int64]
@@ -311,107 +312,66 @@ class _Program:
 
     def __init__(self, of: GpuRound, task: Ints, gpu: Ints) -> None:
         self.of, self.task, self.gpu, self.view = of, task, gpu, of.view
-        self.rows: dict[str, RowBlock] = {}
-        self.count = len(task)
-
-    def _x(self) -> ColumnBlock:
-        view = self.view
-        texts = lambda: self._texts(view.task_names, self.task, view.gpu_names, self.gpu)  # noqa: E731
-        return ColumnBlock("x", 0, len(self.task), texts, lambda: list(self._levels()))
+        self.x, self.job = np.arange(len(task)), of.view.task_job[task]
+        self.to = ProgramBuilder()
+        self.to.columns("x", lambda: list(self._levels()), len(task), texts=self._texts)
 
     def build(self) -> ExactProgram:
-        of, view, x = self.of, self.view, np.arange(len(self.task))
-        names, jobs = view.task_names, view.job_names
-        job = view.task_job[self.task]
-        columns = [self._x()]
+        of, view, x, to, job = self.of, self.view, self.x, self.to, self.job
         some, of_task = np.unique(self.task, return_inverse=True)
-        self._row("task", [names[t] for t in some], "<=", of_task, x, 1)
-        self._row("gpu_out", view.gpu_names, "<=", self.gpu, x, 1)
+        to.rows("task", "<=", texts_at((view.task_names, some)), 1, (of_task, x, 1))
+        to.rows("gpu_out", "<=", view.gpu_names, 1, (self.gpu, x, 1))
         held = np.flatnonzero(of.held[self.task])
         if not of.options.policy.preemptive:
-            self._row("stay", [names[t] for t in self.task[held]], "==", np.arange(len(held)), held, 1)
+            to.rows("stay", "==", texts_at((view.task_names, self.task[held])), 1, (np.arange(len(held)), held, 1))
         else:
             mine, of_job = np.unique(job[held], return_inverse=True)
-            self._row("keep", [jobs[j] for j in mine], ">=", of_job, held, of.least[mine])
+            to.rows("keep", ">=", texts_at((view.job_names, mine)), of.least[mine], (of_job, held, 1))
             self._order(held)
-        objectives: list[Objective] = []
         if of.options.priced:
-            columns.append(self._limits(x, job))
+            self._limits()
         elif of.options.policy.fair:
-            columns.append(self._steps(x, job, objectives))
+            self._steps()
         if not of.options.priced:
-            objectives.append(Objective("running", x, np.ones(len(x), np.int64), 0, Fraction(1), maximize=True))
-        objectives.append(self._transfer(x, held))
-        minus = -np.ones(len(x), np.int64)
+            to.objective("running", (x, 1), maximize=True)
+        self._transfer(held)
         if of.options.policy.preemptive and len(held):
-            objectives.append(Objective("stops", held, minus[held], len(held), Fraction(1)))
+            to.objective("stops", (held, -1), constant=Exact(np.array([len(held)])))
         if of.options.priced:
             waits = np.flatnonzero(~of.held[self.task])
-            everyone = int(np.count_nonzero(~of.held))
-            objectives.append(Objective("waiting", waits, minus[waits], everyone, Fraction(1)))
-        zero, one = np.zeros(self.count, np.int64), np.ones(self.count, np.int64)
-        never = np.zeros(self.count, bool)
-        sides = Bounds(Exact(zero), never), Bounds(Exact(one), never)
-        return ExactProgram(columns, *sides, ~never, self.rows, objectives)
+            to.objective("waiting", (waits, -1), constant=Exact(np.array([np.count_nonzero(~of.held)])))
+        return to.program()
 
     def published(self) -> ExactProgram:
-        of, view, x = self.of, self.view, np.arange(len(self.task))
-        jobs, tasks, gpus = (list(names) for names in (view.job_names, view.task_names, view.gpu_names))
-        job_of = [{"task": t, "job": jobs[j]} for t, j in zip(tasks, view.task_job.tolist(), strict=True)]
-        columns = [self._x()]
-        count = of.counts(np.ones(len(tasks), bool))
-        upper = [np.ones(len(x), np.int64)]
-
-        def arcs(name: str, labels: list[str], levels: list[dict[str, str]], most: Any) -> Ints:
-            columns.append(ColumnBlock(name, self.count, len(labels), lambda: labels, lambda: levels))
-            upper.append(np.broadcast_to(np.asarray(most, np.int64), len(labels)))
-            self.count += len(labels)
-            return np.arange(self.count - len(labels), self.count)
-
-        by_job = [{"job": j} for j in jobs]
-        enter = arcs("enter", jobs, by_job, count)
-        offer = arcs("offer", tasks, job_of, 1)
-        out = arcs("out", gpus, [{"gpu": g} for g in gpus], 1)
-        fair = of.options.policy.fair
+        of, view, x, to = self.of, self.view, self.x, self.to
+        jobs, tasks, gpus = view.job_names, view.task_names, view.gpu_names
+        of_task = [{"task": t, "job": jobs[j]} for t, j in zip(tasks, view.task_job.tolist(), strict=True)]
+        count, fair = of.counts(np.ones(len(tasks), bool)), of.options.policy.fair
         room = count - np.maximum(of.base, of.counts(of.stays)) if fair else count[:0]
-        wait, leave = (arcs(n, jobs[: len(room)], by_job[: len(room)], room) for n in ("wait", "leave"))
+
+        def arcs(name: str, level: str, labels: Sequence[Labels], most: Any) -> Ints:
+            start = to.columns(name, labels, keys=(level,), upper=most)
+            return start + np.arange(len(labels))
+
+        enter = arcs("enter", "job", [{"job": j} for j in jobs], count)
+        offer, out = arcs("offer", "task", of_task, 1), arcs("out", "gpu", [{"gpu": g} for g in gpus], 1)
+        of_job = [{"job": j} for j in jobs[: len(room)]]
+        wait, leave = (arcs(n, "job", of_job, room) if fair else room for n in ("wait", "leave"))
         each, here, there, two = np.arange(len(jobs)), np.arange(len(tasks)), np.arange(len(gpus)), np.arange(len(room))
-
-        def conserved(name: str, labels: list[str], inward: Any, outward: Any) -> None:
-            row, column = np.concatenate([inward[0], outward[0]]), np.concatenate([inward[1], outward[1]])
-            self._row(name, labels, "==", row, column, 0, np.repeat([1, -1], [len(inward[0]), len(outward[0])]))
-
-        conserved("task", tasks, (here, offer), (self.task, x))
-        conserved("gpu_out", gpus, (self.gpu, x), (there, out))
-        conserved("job", jobs, (each, enter), (np.append(view.task_job, two), np.append(offer, wait)))
-        conserved("unscheduled", jobs[: len(room)], (two, wait), (two, leave))
+        to.rows("task", "==", tasks, 0, (here, offer, 1), (self.task, x, -1))
+        to.rows("gpu_out", "==", gpus, 0, (self.gpu, x, 1), (there, out, -1))
+        to.rows("job", "==", jobs, 0, (each, enter, 1), (np.append(view.task_job, two), np.append(offer, wait), -1))
+        to.rows("unscheduled", "==", jobs[: len(room)], 0, (two, wait, 1), (two, leave, -1))
         stays = np.flatnonzero(of.stays[self.task])
-        self._row("stay", [tasks[t] for t in self.task[stays]], "==", np.arange(len(stays)), stays, 1)
+        to.rows("stay", "==", texts_at((tasks, self.task[stays])), 1, (np.arange(len(stays)), stays, 1))
         costs = of.costs
         price = np.where(of.held[self.task], 0, costs.of_pairs(self.task, view.gpu_node[self.gpu]))
-        alpha = np.full(2 * len(room), int(costs.waiting_s / costs.unit_s), price.dtype)
-        objectives = [
-            Objective("flow", enter, np.ones(len(enter), np.int64), 0, Fraction(1), maximize=True),
-            Objective("transfer", np.concatenate([x, wait, leave]), np.append(price, alpha), 0, costs.unit_s),
-        ]
-        never, none = np.zeros(self.count, bool), np.zeros(self.count, np.int64)
-        sides = Bounds(Exact(none), never), Bounds(Exact(np.concatenate(upper)), never)
-        if not fair:
-            columns = columns[:4]
-        return ExactProgram(columns, *sides, ~never, self.rows, objectives)
+        to.objective("flow", (enter, 1), maximize=True)
+        to.objective("transfer", (x, Exact(price, costs.unit_s)), (np.append(wait, leave), costs.waiting_s))
+        return to.program()
 
-    def _row(self, name: str, labels: Any, relation: str, row: Ints, column: Ints, side: Any, value: Any = 1) -> None:
-        count = len(labels)
-        if not count:
-            return
-        values = np.broadcast_to(np.asarray(value, np.int64), len(column)).copy()
-        sides = np.broadcast_to(np.asarray(side, np.int64), count).copy()
-        texts = [label if isinstance(label, str) else label_text(label) for label in labels]
-        self.rows[name] = RowBlock(name, count, relation, row, column, values, sides, Fraction(1), lambda: texts)
-
-    @staticmethod
-    def _texts(first: tuple[str, ...], at: Ints, second: tuple[str, ...], also: Ints) -> list[str]:
-        return [label_text((first[a], second[b])) for a, b in zip(at.tolist(), also.tolist(), strict=True)]
+    def _texts(self) -> list[str]:
+        return texts_at((self.view.task_names, self.task), (self.view.gpu_names, self.gpu))
 
     def _levels(self) -> Iterator[dict[str, Any]]:
         view, nodes = self.view, self.of.instance.nodes
@@ -422,61 +382,43 @@ class _Program:
 
     def _order(self, held: Ints) -> None:
         """A running task continues if one of its job of the next shorter elapsed time does."""
-        view, labels, longer, shorter = self.view, [], [], []
+        view = self.view
         at = dict(zip(self.task[held].tolist(), held.tolist(), strict=True))
         for j in np.unique(view.task_job[self.task[held]]).tolist():
             mine = [t for t in at if view.task_job[t] == j]
             for low, high in pairwise(sorted({float(view.task_elapsed[t]) for t in mine})):
                 for a in (t for t in mine if view.task_elapsed[t] == high):
                     for b in (t for t in mine if view.task_elapsed[t] == low):
-                        labels.append((view.task_names[a], view.task_names[b]))
-                        longer.append(at[a])
-                        shorter.append(at[b])
-        row = np.tile(np.arange(len(labels)), 2)
-        value = np.repeat(np.array([1, -1]), len(labels))
-        self._row("order", labels, ">=", row, np.array(longer + shorter, np.int64), 0, value)
+                        label = label_text((view.task_names[a], view.task_names[b]))
+                        self.to.row("order", label, {at[a]: 1, at[b]: -1}, ">=", 0)
 
-    def _steps(self, x: Ints, job: Ints, objectives: list[Objective]) -> ColumnBlock:
+    def _steps(self) -> None:
         """The steps of jobs, the rows that count them, and an objective for each step."""
-        view = self.view
+        view, to = self.view, self.to
         most = np.minimum(np.bincount(view.task_job, minlength=len(view.job_names)), len(view.gpu_names))
         of_job = np.repeat(np.arange(len(most)), most)
         step = np.concatenate([np.arange(1, n + 1) for n in most.tolist()])
-        y = self.count + np.arange(len(step))
-        self._row("share", view.job_names, "==", np.append(job, of_job), np.append(x, y), 0,
-                  np.append(np.ones(len(x), np.int64), -np.ones(len(y), np.int64)))  # fmt: skip
+        pairs = list(zip(of_job.tolist(), step.tolist(), strict=True))
+        start = to.columns("share_step", lambda: [{"job": view.job_names[j], "step": k} for j, k in pairs], len(step))
+        y = start + np.arange(len(step))
+        to.rows("share", "==", view.job_names, 0, (self.job, self.x, 1), (of_job, y, -1))
         by_step = np.argsort(step, kind="stable")
         for k, columns in enumerate(np.split(y[by_step], np.cumsum(np.bincount(step)[1:])[:-1]), 1):
-            objectives.append(
-                Objective(f"share_{k}", columns, np.ones(len(columns), np.int64), 0, Fraction(1), maximize=True)
-            )
-        pairs = list(zip(of_job.tolist(), step.tolist(), strict=True))
-        block = ColumnBlock(
-            "share_step", self.count, len(y), lambda: [label_text((view.job_names[j], k)) for j, k in pairs],
-            lambda: [{"job": view.job_names[j], "step": k} for j, k in pairs],
-        )  # fmt: skip
-        self.count += len(y)
-        return block
+            to.objective(f"share_{k}", (columns, 1), maximize=True)
 
-    def _limits(self, x: Ints, job: Ints) -> ColumnBlock:
+    def _limits(self) -> None:
         """With waiting at a price: at most the fair share, and of each group as many odd tasks as fractions sum to."""
-        view = self.view
-        level, group = self.of.limits
+        view, to, (level, group) = self.view, self.to, self.of.limits
         odd = [j for j, g in enumerate(group) if g >= 0]
-        y = self.count + np.arange(len(odd))
-        value = np.append(np.ones(len(x), np.int64), -np.ones(len(y), np.int64))
-        row, column = np.append(job, np.array(odd, np.int64)), np.append(x, y)
-        self._row("share", view.job_names, "<=", row, column, [floor(v) for v in level], value)
+        y = to.columns("odd", [{"job": view.job_names[j]} for j in odd]) + np.arange(len(odd))
+        whole = [floor(v) for v in level]
+        to.rows("share", "<=", view.job_names, whole, (self.job, self.x, 1), (np.array(odd, np.int64), y, -1))
         groups = sorted({group[j] for j in odd})
-        sums = [int(sum(level[j] - floor(level[j]) for j in odd if group[j] == g)) for g in groups]
-        self._row(
-            "odd", [str(g) for g in groups], "<=", np.array([groups.index(group[j]) for j in odd], np.int64), y, sums
-        )
-        self.count += len(odd)
-        names = [view.job_names[j] for j in odd]
-        return ColumnBlock("odd", self.count - len(odd), len(odd), lambda: names, lambda: [{"job": n} for n in names])
+        sums = [int(sum(level[j] - whole[j] for j in odd if group[j] == g)) for g in groups]
+        of_group = np.array([groups.index(group[j]) for j in odd], np.int64)
+        to.rows("odd", "<=", [str(g) for g in groups], sums, (of_group, y, 1))
 
-    def _transfer(self, x: Ints, held: Ints) -> Objective:
+    def _transfer(self, held: Ints) -> None:
         """Seconds of transfer, of waiting (with fair shares), and of lost work."""
         of, view, costs = self.of, self.view, self.of.costs
         waiting = costs.waiting_s if of.options.policy.fair else Fraction(0)
@@ -486,6 +428,7 @@ class _Program:
         if max(map(abs, [wait, *stops]), default=0) >= 2**60:
             value = value.astype(object)
         value[held] = [-s for s in stops]
-        constant = wait * len(view.task_names) + sum(stops)
+        constant = Exact(narrow([wait * len(view.task_names) + sum(stops)]), costs.unit_s)
         # Columns that are not made have multiples of the same unit.
-        return Objective("transfer", x, value - wait, constant, costs.unit_s, step=0 if len(x) == of.pair_count else 1)
+        step = 0 if len(self.x) == of.pair_count else 1
+        self.to.objective("transfer", (self.x, Exact(value - wait, costs.unit_s)), constant=constant, step=step)

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -33,23 +33,11 @@ from flowlex.validation.certificates.problem_options import JitOptions
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.verifier_interface import Claimed, Strict, Verifier, same_values
 from flowlex.validation.proofs.checker import Verdict, judge
-from flowlex.validation.proofs.exact_program import (
-    SAFE,
-    Bounds,
-    ColumnBlock,
-    Exact,
-    ExactProgram,
-    Objective,
-    Positions,
-    RowBlock,
-    Whole,
-    largest,
-    narrow,
-)
+from flowlex.validation.proofs.exact_program import SAFE, Exact, ExactProgram, Positions, Whole, largest, narrow
+from flowlex.validation.proofs.program_builder import ProgramBuilder
 from flowlex.validation.proofs.proof import Leaf, ProofError, from_document
 from flowlex.validation.restated.jit_windows import NEVER, planned_transfers, transfer_windows
 
-_ONE = Fraction(1)
 #: Most columns that are written out.
 _MOST = 20_000_000
 #: Relative difference of amounts where these are fractions.
@@ -339,122 +327,81 @@ class _Part:
         ``form``: P1 has no levels. P3 and P4 have no largest load, and one weighted sum of increments, or of the points
         of a mixture.
         """
-        data, table, rates, wide = self.data, self.loads, len(self.row), len(self.wide)
-        load, piece, held = (np.zeros(0, np.int64),) * 3
-        if form == "P4":
-            load = np.repeat(np.arange(len(table.unit)), self.reach + 1)
-            piece = np.arange(len(load)) - np.searchsorted(load, load) - 1
-            held = np.ones(len(load), np.int64)
-        elif form != "P1":
-            load, piece, held = self.pieces
-        levels, weighted = form in ("P2", "P3"), form in ("P3", "P4")
-        moment, most = rates, rates + wide
-        level, count = most + (not weighted), most + (not weighted) + len(load)
-        ones = np.ones(rates, np.int64)
-        names = [data.names[k] for k in self.members.tolist()]
-        rows = {"size": _rows("size", "==", (self.row, np.arange(rates), ones), self.units, lambda: names)}
-        if wide:
-            slots = self.length[self.wide] - 1
-            k = np.arange(wide)
-            terms = np.concatenate([k, k]), np.concatenate([moment + k, self.wide]), np.concatenate([0 * k + 1, -slots])
-            texts = lambda: label_texts([[names[r] for r in self.row[self.wide].tolist()], self._slots(self.wide)])  # noqa: E731
-            rows["moment"] = _rows("moment", "<=", terms, np.zeros(wide, np.int64), texts)
+        data, table, rates, of = self.data, self.loads, np.arange(len(self.row)), ProgramBuilder()
+        names, whole = [data.names[k] for k in self.members.tolist()], data.whole
+        of.columns("rate", self._rate_labels, len(rates), texts=self._rate_texts, upper=self.upper, integer=whole)
+        wide, slots = np.arange(len(self.wide)), self.length[self.wide] - 1
+        texts = lambda: label_texts([[names[r] for r in self.row[self.wide].tolist()], self._slots(self.wide)])  # noqa: E731
+        moment = len(rates) + wide
+        if len(wide):
+            upper = _times(self.upper[self.wide], slots)
+            of.columns("moment", list, len(wide), texts=texts, upper=upper, integer=whole)
+        of.rows("size", "==", names, self.units, (self.row, rates, 1))
+        of.rows("moment", "<=", texts, 0 * wide, (wide, moment, 1), (wide, self.wide, -slots))
         for side, name in enumerate(("egress", "ingress")) if self.has_ports else ():
-            rows |= self._port_rows(side, name, moment)
-        texts, find = self._labels(table, data.load_name)
-        sums = table.row, table.column, np.ones(len(table.row), np.int64)
-        every = np.arange(len(table.unit))
-        if not weighted:
-            terms = _joined(sums, (every, np.full(len(every), most), -table.length))
-            rows["largest_link"] = _rows("largest_link", "<=", terms, 0 * every, texts, find)
-        if form == "P4":
-            at = level + np.arange(len(load))
-            less = (sums[0], sums[1], -sums[2])
-            rows["lambda_link"] = _rows(
-                "lambda_link", "==", _joined((load, at, piece + 1), less), 0 * every, texts, find
-            )
-            rows["lambda_one"] = _rows("lambda_one", "==", (load, at, held), 0 * every + 1, texts, find)
-        if levels:
-            terms = _joined(sums, (load, level + np.arange(len(load)), np.full(len(load), -1)))
-            rows["level_link"] = _rows("level_link", "==", terms, 0 * every, texts, find)
-        if form == "P2" and self.single:
-            above = np.flatnonzero(np.r_[False, load[1:] == load[:-1]]) if len(load) else load
-            k, one = np.arange(len(above)), np.ones(len(above), np.int64)
-            terms = _joined((k, level + above, one), (k, level + above - 1, -one))
-            order = lambda: self._level_texts(above - 1)  # noqa: E731
-            rows["level_order"] = _rows("level_order", "<=", terms, 0 * k, order)
-        upper: list[Whole] = [
-            self.upper,
-            _times(self.upper[self.wide], self.length[self.wide] - 1),
-            np.full(int(not weighted), data.top),
-            held,
-        ]
-        whole = np.full(count, data.whole)
-        whole[most:level] = data.whole or not self.single  # of fractions, the highest level that they reach
-        blocks = [ColumnBlock("rate", 0, rates, self._rate_texts, self._rate_labels)]
-        if not weighted:
-            blocks.append(ColumnBlock("largest", most, 1, lambda: [""], lambda: [{}]))
-        if wide:
-            blocks.append(ColumnBlock("moment", moment, wide, rows["moment"].texts))
-        objectives = [] if weighted else [Objective("largest", np.array([most]), np.array([1]), 0, _ONE)]
-        if form == "P4":
-            whole[level:] = False
-
-            def points(texts: Callable[[], list[str]] = texts) -> list[str]:
-                each = texts()
-                return [f"{each[k]},{s + 1}" for k, s in zip(load.tolist(), piece.tolist(), strict=True)]
-
-            blocks.append(ColumnBlock("lambda", level, len(load), points, lambda: self._level_labels(load, piece)))
-        if levels:
-            at = np.arange(len(load))
-            level_texts = lambda: self._level_texts(at)  # noqa: E731
-            blocks.append(ColumnBlock("level", level, len(load), level_texts, lambda: self._level_labels(load, piece)))
-        if weighted:  # by how much each step raises n ** load, or what a point weighs
-            n, low = len(every), piece if form == "P3" else piece + 1
-            value = narrow([n ** (s + 1) - n**s if form == "P3" else n**s for s in low.tolist()])
-            constant = n if form == "P3" else 0
-            objectives.append(Objective("weighted", level + np.arange(len(load)), value, constant, _ONE))
+            self._port_rows(of, side, name, moment)
         if data.elastic:
             late = np.maximum(self.begin + 1 - self.due[self.row], 0)
-            value = np.concatenate([late, self.later])
-            objectives.insert(0, Objective("lateness", np.arange(most), value, 0, _ONE))
-        for number in range(len(self.steps) - 2, -1, -1) if form == "P2" else ():
-            mine = level + np.flatnonzero(piece == number)
-            objectives.append(Objective(self.stage(number), mine, np.ones(len(mine), np.int64), 0, _ONE))
-        bounds = np.concatenate(upper)
-        none = np.zeros(count, bool)
-        return ExactProgram(
-            blocks,
-            Bounds(Exact(np.zeros(count, np.int64)), none),
-            Bounds(Exact(bounds), none),
-            whole,
-            {name: block for name, block in rows.items() if block.count},
-            objectives,
-        )
+            of.objective("lateness", (rates, late), (moment, self.later))
+        links, runs = self._labels(table, data.load_name)
+        every, sums = np.arange(len(table.unit)), (table.row, table.column, 1)
+        if form in ("P1", "P2"):
+            # Of fractions, the highest level that they reach.
+            most = of.columns("largest", [{}], upper=data.top, integer=whole or not self.single)
+            of.rows("largest_link", "<=", links, 0 * every, sums, (every, 0 * every + most, -table.length), runs=runs)
+            of.objective("largest", {most: 1})
+        if form == "P1":
+            return of.program()
+        if form == "P4":
+            load = np.repeat(every, self.reach + 1)
+            piece = np.arange(len(load)) - np.searchsorted(load, load) - 1
+
+            def points() -> list[str]:
+                each = links()
+                return [f"{each[k]},{s + 1}" for k, s in zip(load.tolist(), piece.tolist(), strict=True)]
+
+            labels = partial(self._level_labels, load, piece)
+            point = np.arange(len(load)) + of.columns("lambda", labels, len(load), texts=points, integer=False)
+            less = table.row, table.column, -1
+            of.rows("lambda_link", "==", links, 0 * every, (load, point, piece + 1), less, runs=runs)
+            of.rows("lambda_one", "==", links, 0 * every + 1, (load, point, 1), runs=runs)
+            of.objective("weighted", (point, narrow([len(every) ** (s + 1) for s in piece.tolist()])))
+            return of.program()
+        load, piece, held = self.pieces
+        number, labels = np.arange(len(load)), partial(self._level_labels, load, piece)
+        texts = partial(self._level_texts, number)
+        level = number + of.columns("level", labels, len(load), texts=texts, upper=held, integer=whole)
+        of.rows("level_link", "==", links, 0 * every, sums, (load, level, -1), runs=runs)
+        if form == "P3":  # by how much each step raises n ** load
+            n = len(every)
+            value = narrow([n ** (s + 1) - n**s for s in piece.tolist()])
+            of.objective("weighted", (level, value), constant=Exact(np.array([n])))
+            return of.program()
+        if self.single:
+            above = np.flatnonzero(np.r_[False, load[1:] == load[:-1]]) if len(load) else load
+            k, texts = np.arange(len(above)), partial(self._level_texts, above - 1)
+            of.rows("level_order", "<=", texts, 0 * k, (k, level[above], 1), (k, level[above - 1], -1))
+        for step in range(len(self.steps) - 2, -1, -1):
+            of.objective(self.stage(step), (level[piece == step], 1))
+        return of.program()
 
     def stage(self, k: int) -> str:
         """Name of the objective of a piece."""
         low, high = int(self.steps[k]) + 1, int(self.steps[k + 1])
         return f"level_{high}" if low == high else f"level_{low}..{high}"
 
-    def _port_rows(self, side: int, name: str, moment: int) -> dict[str, RowBlock]:
+    def _port_rows(self, of: ProgramBuilder, side: int, name: str, moment: Positions) -> None:
         """What a port carries in a cell; of several slots also no more than it can early, and late, in them."""
         table, limit = self._table([self.sides[side]]), self.data.capacity[side]
-        texts, find = self._labels(table, self.data.machines.__getitem__)
+        texts, runs = self._labels(table, self.data.machines.__getitem__)
         most = limit[table.unit] * table.length
-        terms = table.row, table.column, np.ones(len(table.row), np.int64)
-        rows = {name: _rows(name, "<=", terms, most, texts, find)}
+        of.rows(name, "<=", texts, most, (table.row, table.column, 1), runs=runs)
         if not len(self.wide) or self.single:
-            return rows
-        row = table.row[self.wide]
-        slots, columns = self.length[self.wide] - 1, moment + np.arange(len(self.wide))
+            return
+        row, slots = table.row[self.wide], self.length[self.wide] - 1
         sides = narrow([a * (b - 1) // 2 for a, b in zip(most.tolist(), table.length.tolist(), strict=True)])
-        ones = np.ones(len(row), np.int64)
-        late = row, columns, ones
-        rows[f"{name}_late"] = _rows(f"{name}_late", "<=", late, sides, texts, find)
-        early = _joined((row, self.wide, slots), (row, columns, -ones))
-        rows[f"{name}_early"] = _rows(f"{name}_early", "<=", early, sides, texts, find)
-        return rows
+        of.rows(f"{name}_late", "<=", texts, sides, (row, moment, 1), runs=runs)
+        of.rows(f"{name}_early", "<=", texts, sides, (row, self.wide, slots), (row, moment, -1), runs=runs)
 
     def _slots(self, columns: Positions | None = None) -> list[str]:
         at = slice(None) if columns is None else columns
@@ -580,22 +527,6 @@ class _Table:
 
 def _run_texts(begin: Positions, length: Positions) -> list[str]:
     return [f"{a}" if n == 1 else f"{a}..{a + n - 1}" for a, n in zip(begin.tolist(), length.tolist(), strict=True)]
-
-
-def _joined(*terms: tuple[Positions, Positions, Positions]) -> tuple[Positions, Positions, Positions]:
-    row, column, value = (np.concatenate(each) for each in zip(*terms, strict=True))
-    return row, column, value
-
-
-def _rows(
-    name: str,
-    relation: str,
-    terms: tuple[Positions, Positions, Positions],
-    side: Whole,
-    texts: Callable[[], list[str]],
-    find: Callable[[Sequence[str]], tuple[Positions, Positions]] | None = None,
-) -> RowBlock:
-    return RowBlock(name, len(side), relation, *terms, side, _ONE, texts, find)
 
 
 def restate_jit(instance: JitInstance, options: Mapping[str, Any]) -> ExactProgram:

@@ -22,17 +22,8 @@ from flowlex.validation.certificates.certificate import Check, Finding
 from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.problem_options import LoadOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Numeric, Strict, Verifier
-from flowlex.validation.proofs.exact_program import (
-    Bounds,
-    ColumnBlock,
-    Exact,
-    ExactProgram,
-    Objective,
-    Positions,
-    RowBlock,
-    Whole,
-    narrow,
-)
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Positions, Whole, narrow
+from flowlex.validation.proofs.program_builder import ProgramBuilder, texts_at
 from flowlex.validation.restated.program_finding import program_finding
 
 _ONE = Fraction(1)
@@ -156,56 +147,28 @@ def restate_moves(data: _Data) -> tuple[ExactProgram, Positions, Positions]:
     count = np.array([len(each) for each in holders], np.int64)
     block, holder = np.repeat(np.arange(len(blocks)), count), np.array([h for each in holders for h in each], np.int64)
     source, target = np.nonzero(data.leads)
-    taken, moved = len(block), len(source)
     items = narrow([b.items for b in blocks])
-    most = np.concatenate([items[block], np.full(moved, data.total, np.int64)]) if taken else np.zeros(moved, np.int64)
     limit = data.targets
     if data.makespan:
         time = least_time(data.capacity, data.total)
         limit = [int(c * time) for c in data.capacity]
-    everything, move = np.arange(taken), taken + np.arange(moved)
-    ones = np.ones(taken + moved, np.int64)
+    names, block_names, of = data.names, [b.name for b in blocks], ProgramBuilder()
 
-    def names() -> list[str]:
-        return data.names
-
-    rows = [
-        RowBlock(
-            "group", len(blocks), "==", block, everything, ones[:taken], items, _ONE, lambda: [b.name for b in blocks]
-        ),
-        RowBlock(
-            "holder",
-            size,
-            "==",
-            np.concatenate([source, holder]),
-            np.concatenate([move, everything]),
-            np.concatenate([ones[:moved], -ones[:taken]]),
-            np.zeros(size, np.int64),
-            _ONE,
-            names,
-        ),
-        RowBlock("node", size, "<=" if data.makespan else "==", target, move, ones[:moved], narrow(limit), _ONE, names),
-    ]
-    cost = data.cost[source, target]
-    program = ExactProgram(
-        [
-            ColumnBlock("take", 0, taken, lambda: _pairs([b.name for b in blocks], block, data.names, holder)),
-            ColumnBlock("move", taken, moved, lambda: _pairs(data.names, source, data.names, target)),
-        ],
-        Bounds(Exact(np.zeros(taken + moved, np.int64)), np.zeros(taken + moved, bool)),
-        Bounds(Exact(most), np.zeros(taken + moved, bool)),
-        np.ones(taken + moved, bool),
-        {each.name: each for each in rows},
-        [Objective("moved", move, cost, 0, data.seconds.unit)],
-        tolerance=0,
+    take = np.arange(len(block))
+    of.columns(
+        "take", list, len(take), texts=lambda: texts_at((block_names, block), (names, holder)), upper=items[block]
     )
-    columns = np.full((size, size), -1, np.int64)
-    columns[source, target] = move
-    return program, np.cumsum(count) - count, columns
-
-
-def _pairs(one: Sequence[str], first: Positions, other: Sequence[str], second: Positions) -> list[str]:
-    return [f"{one[a]},{other[b]}" for a, b in zip(first.tolist(), second.tolist(), strict=True)]
+    start = of.columns(
+        "move", list, len(source), texts=lambda: texts_at((names, source), (names, target)), upper=data.total
+    )
+    move = start + np.arange(len(source))
+    of.rows("group", "==", block_names, items, (block, take, 1))
+    of.rows("holder", "==", names, 0, (source, move, 1), (holder, take, -1))
+    of.rows("node", "<=" if data.makespan else "==", names, limit, (target, move, 1))
+    of.objective("moved", (move, Exact(data.cost[source, target], data.seconds.unit)))
+    place = np.full((size, size), -1, np.int64)
+    place[source, target] = move
+    return of.program(tolerance=0), np.cumsum(count) - count, place
 
 
 def restate_load(instance: LoadPartitionInstance, options: Mapping[str, Any]) -> ExactProgram:
@@ -215,72 +178,37 @@ def restate_load(instance: LoadPartitionInstance, options: Mapping[str, Any]) ->
     block, holder, node = (np.array([t[i] for t in triples], np.int64) for i in range(3))
     names, blocks, items = data.names, [b.name for b in instance.blocks], [b.items for b in instance.blocks]
     labels = [{"block": blocks[k], "holder": names[h], "node": names[n]} for k, h, n in triples]
-    columns, ones = np.arange(len(triples)), np.ones(len(triples), np.int64)
-    made = [ColumnBlock("x", 0, len(triples), lambda: [",".join(each.values()) for each in labels], lambda: labels)]
-    rows = [RowBlock("group", len(blocks), "==", block, columns, ones, narrow(items), _ONE, lambda: blocks)]
-    stages = []
-    upper = [items[k] for k in block.tolist()]
+    of, x = ProgramBuilder(), np.arange(len(triples))
+    of.columns("x", labels, upper=[items[k] for k in block.tolist()])
+    of.rows("group", "==", blocks, items, (block, x, 1))
     if data.makespan:
-        late, order, finish = _late(data, len(triples), (node, columns, ones))
-        made.append(late)
-        rows += [finish, *([order] if order.count else [])]
-        upper += [1] * late.count
-        passed = late.start + np.arange(late.count)
-        stages.append(Objective("makespan", passed, np.ones(late.count, np.int64), 0, _ONE))
+        _late(of, data, (node, x, 1))
     else:
-        rows.append(RowBlock("node", len(names), "==", node, columns, ones, narrow(data.targets), _ONE, lambda: names))
-    stages.append(Objective("moved", columns, data.cost[holder, node], 0, data.seconds.unit))
-    none = np.zeros(len(upper), bool)
-    return ExactProgram(
-        made,
-        Bounds(Exact(np.zeros(len(upper), np.int64)), none),
-        Bounds(Exact(narrow(upper)), none),
-        np.ones(len(upper), bool),
-        {each.name: each for each in rows},
-        stages,
-    )
+        of.rows("node", "==", names, data.targets, (node, x, 1))
+    of.objective("moved", (x, Exact(data.cost[holder, node], data.seconds.unit)))
+    return of.program()
 
 
-def _late(
-    data: _Data, start: int, on_node: tuple[Positions, Positions, Whole]
-) -> tuple[ColumnBlock, RowBlock, RowBlock]:
-    """``late`` for the finish times after the least, their order, and the rows of what nodes finish by each."""
+def _late(of: ProgramBuilder, data: _Data, on_node: tuple[Positions, Positions, int]) -> None:
+    """``late`` for the finish times after the least, their order and number, and what nodes finish by each."""
     least = least_time(data.capacity, data.total)
     times = sorted({least, *(n / c for c in data.capacity if c for n in range(int(c * least) + 1, data.total + 1))})
     count, place = len(times) - 1, {time: k for k, time in enumerate(times)}
-    steps = [{"step": k + 1, "after": float(time)} for k, time in enumerate(times[:-1])]
+    start = of.columns(
+        "late", [{"step": k + 1, "after": float(time)} for k, time in enumerate(times[:-1])], keys=("step",)
+    )
     firsts = [min(int(c * least), data.total) for c in data.capacity]
     passed = [
         (i, start + place[n / c] - 1)
         for i, (c, first) in enumerate(zip(data.capacity, firsts, strict=True))
         for n in (range(first + 1, data.total + 1) if c else ())
     ]
-    rows, columns = (np.array([each[i] for each in passed], np.int64) for i in (0, 1))
-    finish = RowBlock(
-        "finish",
-        len(data.names),
-        "<=",
-        np.concatenate([on_node[0], rows]),
-        np.concatenate([on_node[1], columns]),
-        np.concatenate([on_node[2], np.full(len(rows), -1, np.int64)]),
-        narrow(firsts),
-        _ONE,
-        lambda: data.names,
-    )
+    node, late = np.array(passed, np.int64).reshape(-1, 2).T
+    of.rows("finish", "<=", data.names, firsts, on_node, (node, late, -1))
     pairs = np.arange(max(count - 1, 0))
-    order = RowBlock(
-        "order",
-        len(pairs),
-        ">=",
-        np.concatenate([pairs, pairs]),
-        start + np.concatenate([pairs, pairs + 1]),
-        np.repeat(np.array([1, -1]), len(pairs)),
-        np.zeros(len(pairs), np.int64),
-        _ONE,
-        lambda: [str(k + 2) for k in range(len(pairs))],
-    )
-    late = ColumnBlock("late", start, count, lambda: [str(step["step"]) for step in steps], lambda: steps)
-    return late, order, finish
+    order = [str(k + 2) for k in pairs.tolist()]
+    of.rows("order", ">=", order, 0, (pairs, start + pairs, 1), (pairs, start + pairs + 1, -1))
+    of.objective("makespan", (start + np.arange(count), 1))
 
 
 def _judge(claimed: Claimed) -> Finding:

@@ -11,8 +11,8 @@ import pytest
 from flowlex.validation.proofs.blocks import best_filling
 from flowlex.validation.proofs.checker import Checker
 from flowlex.validation.proofs.exact_program import Block, ExactProgram
+from flowlex.validation.proofs.program_builder import ProgramBuilder
 from flowlex.validation.proofs.proof import ProofError, from_document
-from flowlex.validation.restated.program_builder import ProgramBuilder
 
 
 def cards() -> ExactProgram:

@@ -18,25 +18,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.block_labels import label_text, label_texts
+from flowlex.formulations.block_labels import label_text
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
 from flowlex.validation.certificates.exact_numbers import times, whole, wide
-from flowlex.validation.proofs.exact_program import (
-    Bounds,
-    ColumnBlock,
-    Exact,
-    ExactProgram,
-    Objective,
-    RowBlock,
-    Whole,
-)
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Labels, Whole
+from flowlex.validation.proofs.program_builder import ProgramBuilder, texts_at
 from flowlex.validation.restated.flow.data_locality_costs import distinct
 from flowlex.validation.restated.flow.equal_groups import Groups
 from flowlex.validation.restated.flow.goal_costs import Problem
@@ -48,7 +41,6 @@ Pairs = tuple[Ints, Ints]
 Listed = tuple[str, Mapping[int, int], int]
 #: Levels of the statement, which labels of machines cannot be.
 _LEVELS = {"task", "machine", "job", "rack", "slot", "rule", "resource", "size", "gang", "affinity", "spread", "domain"}
-_ONE = Fraction(1)
 #: Most pairs of task and machine in one array.
 _AT_ONCE = 2**21
 
@@ -255,24 +247,16 @@ class FlowProgram:
 
     def __init__(self, of: FlowStatement, pairs: Pairs, *, whole: bool) -> None:
         self.of, self.problem, (self.task, self.machine) = of, of.problem, pairs
-        self.rows: dict[str, RowBlock] = {}
-        self.columns: list[ColumnBlock] = []
-        self.upper: list[Ints] = []
-        self.start: dict[str, int] = {}
+        self.to = ProgramBuilder()
         problem, machines = self.problem, of.machine_names
         self.x = np.arange(len(self.task))
         self.pair_row = of.row[self.task]
         self.first: Ints = np.searchsorted(self.task, of.tasks)
         self.last: Ints = np.searchsorted(self.task, of.tasks, side="right")
         most = np.minimum(of.count[self.pair_row], (problem.slots * of.times)[self.machine])
-        self._block("x", most, self._pair_texts, lambda: list(self._levels()))
-        jobs = [of.job_names[j] for j in problem.job[of.tasks].tolist()]
-        self.waits = self._block(
-            "waits",
-            of.count,
-            lambda: self.tasks,
-            lambda: [{"task": t, "job": j} for t, j in zip(self.tasks, jobs, strict=True)],
-        )
+        texts = lambda: texts_at((of.names, self.task), (machines, self.machine))  # noqa: E731
+        self.to.columns("x", lambda: list(self._levels()), len(self.x), texts=texts, upper=most)
+        self.waits = self._columns("waits", self._waits, of.count, texts=lambda: self.tasks)
         machine, number, self.slot_prices = problem.slot_costs
         used = of.machine_first == np.arange(len(machines))
         if whole:
@@ -280,16 +264,16 @@ class FlowProgram:
         self.kept = np.flatnonzero(used[machine])  # slots with columns
         self.slot_machine, self.slot_number = machine[self.kept], number[self.kept]
         if self.slot_prices:
-            self.slot = self._block("slot", of.times[self.slot_machine], self._slot_texts, lambda: list(self._slots()))
+            self.slot = self._columns("slot", self._slots, of.times[self.slot_machine], keys=("machine", "slot"))
         self.claims = np.flatnonzero(of.least > 0)
-        mine = [of.job_names[j] for j in self.claims.tolist()]
         if len(self.claims):
-            short = of.least[self.claims]
-            self.short = self._block("short", short, lambda: mine, lambda: [{"job": name} for name in mine])
+            mine = [{"job": of.job_names[j]} for j in self.claims.tolist()]
+            self.short = self._columns("short", lambda: mine, of.least[self.claims])
         self._rules_of_slots()
         self._rules_of_jobs()
         self._rules_of_tasks()
-        self.program: ExactProgram = self._program(step=0 if whole else 1)
+        self._objectives(step=0 if whole else 1)
+        self.program: ExactProgram = self.to.program(tolerance=0)
 
     @cached_property
     def tasks(self) -> list[str]:
@@ -298,18 +282,12 @@ class FlowProgram:
 
     # ---- columns
 
-    def _block(
-        self, name: str, upper: Ints, texts: Callable[[], list[str]], levels: Callable[[], Sequence[Any]]
-    ) -> Ints:
-        start = sum(map(len, self.upper))
-        self.columns.append(ColumnBlock(name, start, len(upper), texts, levels))
-        self.upper.append(np.asarray(upper, np.int64))
-        self.start[name] = start
-        return start + np.arange(len(upper))
+    def _columns(self, name: str, labels: Callable[[], Sequence[Labels]], upper: Ints, **more: Any) -> Ints:
+        return self.to.columns(name, labels, len(upper), upper=upper, **more) + np.arange(len(upper))
 
-    def _pair_texts(self) -> list[str]:
-        of = self.of
-        return label_texts([[of.names[t] for t in self.task], [of.machine_names[m] for m in self.machine]])
+    def _waits(self) -> list[dict[str, str]]:
+        jobs = self.problem.job[self.of.tasks].tolist()
+        return [{"task": t, "job": self.of.job_names[j]} for t, j in zip(self.tasks, jobs, strict=True)]
 
     def _levels(self) -> Iterator[dict[str, str]]:
         of, jobs = self.of, self.problem.job.tolist()
@@ -320,17 +298,14 @@ class FlowProgram:
         for t, m in zip(self.task.tolist(), self.machine.tolist(), strict=True):
             yield {"task": of.names[t], "job": of.job_names[jobs[t]], **machines[m]}
 
-    def _slots(self) -> Iterator[dict[str, Any]]:
-        for m, k in zip(self.slot_machine.tolist(), self.slot_number.tolist(), strict=True):
-            machine = self.of.instance.machines[m]
-            yield {"machine": machine.name, "slot": k + 1, "rack": machine.rack}
-
-    def _slot_texts(self) -> list[str]:
-        return [label_text((each["machine"], each["slot"])) for each in self._slots()]
+    def _slots(self) -> list[dict[str, Any]]:
+        each = zip(self.slot_machine.tolist(), self.slot_number.tolist(), strict=True)
+        machines = self.of.instance.machines
+        return [{"machine": machines[m].name, "slot": k + 1, "rack": machines[m].rack} for m, k in each]
 
     def values(self, at: Ints) -> tuple[Exact, list[int]]:
         """Values of all columns of a schedule, (T,) machine of each task or -1, and tasks where they may not run."""
-        of, x = self.of, np.zeros(sum(map(len, self.upper)), np.int64)
+        of, x = self.of, np.zeros(self.to.count, np.int64)
         runs, machines = np.flatnonzero(at >= 0), max(1, len(self.of.machine_names))
         keys = self.task * machines + self.machine
         wanted = of.task_first[runs] * machines + of.machine_first[at[runs]]
@@ -354,7 +329,7 @@ class FlowProgram:
             for k, team in enumerate(teams):
                 here = at[team.tasks][at[team.tasks] >= 0]
                 if kind == "gang":
-                    x[self.start["gang"] + k] = bool(len(here))
+                    x[self.gangs[k]] = bool(len(here))
                 for tag, mask in team.domains if len(here) else ():
                     if tag and mask[here].all():
                         x[self.domains[kind][team.name, tag]] = 1
@@ -362,43 +337,25 @@ class FlowProgram:
 
     # ---- rows
 
-    def _row(
-        self,
-        name: str,
-        relation: str,
-        texts: Callable[[], list[str]],
-        side: Ints,
-        *terms: tuple[Ints, Ints, Any],
-        unit: Fraction = _ONE,
-    ) -> None:
-        """Rows from terms: row, column and value of each."""
-        row, column = (np.concatenate([np.zeros(0, np.int64), *(term[k] for term in terms)]) for k in (0, 1))
-        value = np.concatenate([np.zeros(0, np.int64), *(np.broadcast_to(np.asarray(v), len(r)) for r, _, v in terms)])
-        self.rows[name] = RowBlock(name, len(side), relation, row, column, value, np.asarray(side), unit, texts)
-
     def _listed(self, name: str, relation: str, rows: Iterable[Listed]) -> None:
-        """Rows from label, terms and side of each; nothing if there are none."""
-        rows = list(rows)
-        if not rows:
-            return
-        terms = [(k, column, v) for k, (_, each, _) in enumerate(rows) for column, v in each.items()]
-        row, column, value = np.array(terms, np.int64).reshape(-1, 3).T
-        side = np.array([side for *_, side in rows], np.int64)
-        self._row(name, relation, partial(list, [label for label, *_ in rows]), side, (row, column, value))
+        """Rows from label, terms and side of each."""
+        for label, terms, side in rows:
+            self.to.row(name, label, terms, relation, side)
 
     def _rules_of_slots(self) -> None:
         of, problem, instance = self.of, self.problem, self.of.instance
         every = np.arange(len(of.tasks))
-        self._row("task", "==", lambda: self.tasks, of.count, (self.pair_row, self.x, 1), (every, self.waits, 1))
+        once = (self.pair_row, self.x, 1), (every, self.waits, 1)
+        self.to.rows("task", "==", lambda: self.tasks, of.count, *once, empty=True)
         machines = np.flatnonzero((problem.slots > 0) & (of.machine_first == np.arange(len(of.machine_names))))
         self.machines = machines
-        names, row = [of.machine_names[m] for m in machines.tolist()], np.searchsorted(machines, self.machine)
+        names, row = texts_at((of.machine_names, machines)), np.searchsorted(machines, self.machine)
         inside = row, self.x, 1
         if self.slot_prices:
             filled = np.searchsorted(machines, self.slot_machine), self.slot, -1
-            self._row("machine", "==", lambda: names, np.zeros(len(machines), np.int64), inside, filled)
+            self.to.rows("machine", "==", names, 0, inside, filled, empty=True)
         else:
-            self._row("machine", "<=", lambda: names, (problem.slots * of.times)[machines], inside)
+            self.to.rows("machine", "<=", names, (problem.slots * of.times)[machines], inside, empty=True)
         rules = list(dict.fromkeys(problem.tasks[t].apart for t in of.tasks.tolist()) if len(of.tasks) else ())
         number = {rule: k for k, rule in enumerate(rules)}
         mine = np.array([number[problem.tasks[t].apart] for t in of.tasks.tolist()], np.int64)[self.pair_row]
@@ -407,9 +364,8 @@ class FlowProgram:
         keys, at = np.unique(mine[ruled] * size + self.machine[ruled], return_inverse=True)
         #: Rule of different machines and machine of each row ``apart``.
         self.apart = [(rules[k // size], k % size) for k in keys.tolist()]
-        if len(keys):
-            texts = [label_text((rule, of.machine_names[m])) for rule, m in self.apart]
-            self._row("apart", "<=", lambda: texts, of.times[keys % size], (at, ruled, 1))
+        labels = [label_text((rule, of.machine_names[m])) for rule, m in self.apart]
+        self.to.rows("apart", "<=", labels, of.times[keys % size], (at, ruled, 1))
         if of.counting or not problem.resources:
             self._listed("size", "<=", self._sizes())
             return
@@ -424,14 +380,13 @@ class FlowProgram:
         amounts, sides = both.numbers[:count].reshape(-1, kinds), both.numbers[count:]
         taken = amounts[self.pair_row]
         pair, resource = np.nonzero(taken)
-        labels = [(name, each) for name in names for each in problem.resources]
-        self._row(
+        self.to.rows(
             "capacity",
             "<=",
-            lambda: list(map(label_text, labels)),
-            sides,
-            (row[pair] * kinds + resource, self.x[pair], taken[pair, resource]),
-            unit=both.unit,
+            lambda: [label_text((name, each)) for name in names for each in problem.resources],
+            Exact(sides, both.unit),
+            (row[pair] * kinds + resource, self.x[pair], Exact(taken[pair, resource], both.unit)),
+            empty=True,
         )
 
     def _sizes(self) -> Iterator[Listed]:
@@ -453,9 +408,7 @@ class FlowProgram:
             at = np.full(len(jobs), -1)
             at[some] = np.arange(len(some))
             mine = np.flatnonzero(chosen & (at[job] >= 0))
-            names = [jobs[j] for j in some.tolist()]
-            if len(some):
-                self._row(name, relation, lambda: names, side, (at[job[mine]], self.waits[mine], 1), *more)
+            self.to.rows(name, relation, texts_at((jobs, some)), side, (at[job[mine]], self.waits[mine], 1), *more)
 
         every = np.ones(len(job), bool)
         claims = self.claims
@@ -474,6 +427,7 @@ class FlowProgram:
 
     def _rules_of_tasks(self) -> None:
         of, self.domains = self.of, defaultdict[str, dict[tuple[str, str], int]](dict)
+        self.gangs: Ints = np.zeros(0, np.int64)
 
         def members(tasks: Iterable[int]) -> list[int]:
             return list(dict.fromkeys(of.row[list(tasks)].tolist()))
@@ -487,13 +441,8 @@ class FlowProgram:
             runs: dict[str, int] = {}
             if kind == "gang" and teams:
                 names = [team.name for team in teams]
-                new = self._block(
-                    "gang",
-                    np.ones(len(teams), np.int64),
-                    partial(list, names),
-                    partial(list, [{"gang": each} for each in names]),
-                )
-                runs = dict(zip(names, new.tolist(), strict=True))
+                self.gangs = self.to.columns("gang", [{"gang": each} for each in names]) + np.arange(len(teams))
+                runs = dict(zip(names, self.gangs.tolist(), strict=True))
                 every: list[Listed] = []
                 for team in teams:
                     for k in members(team.tasks):
@@ -503,16 +452,9 @@ class FlowProgram:
             pairs = [(team, tag, mask) for team in teams for tag, mask in team.domains if tag]
             if not pairs:
                 continue
-            labels = [{kind: team.name, "domain": tag} for team, tag, _ in pairs]
-            texts = [label_text((team.name, tag)) for team, tag, _ in pairs]
-            new = self._block(
-                f"{kind}_domain",
-                np.ones(len(pairs), np.int64),
-                partial(list, texts),
-                partial(list, labels),
-            )
+            start = self.to.columns(f"{kind}_domain", [{kind: team.name, "domain": tag} for team, tag, _ in pairs])
             here, one = list[Listed](), defaultdict[str, dict[int, int]](dict)
-            for column, (team, tag, mask) in zip(new.tolist(), pairs, strict=True):
+            for column, (team, tag, mask) in enumerate(pairs, start):
                 self.domains[kind][team.name, tag] = column
                 one[team.name][column] = 1
                 for k in members(team.tasks):
@@ -534,19 +476,13 @@ class FlowProgram:
 
     # ---- objectives
 
-    def _program(self, step: int) -> ExactProgram:
-        of, problem, objectives = self.of, self.problem, list[Objective]()
-
-        def minimise(name: str, *terms: tuple[Ints, Whole]) -> None:
-            columns, values = (np.concatenate([np.zeros(0, np.int64), *(term[k] for term in terms)]) for k in (0, 1))
-            objectives.append(Objective(name, columns, values, 0, _ONE, step=step))
-
+    def _objectives(self, step: int) -> None:
+        of, problem = self.of, self.problem
         if len(self.claims):
-            minimise("shortfall", (self.short, np.ones(len(self.short), np.int64)))
+            self.to.objective("shortfall", (self.short, 1), step=step)
         level = np.array(problem.levels, np.int64)[problem.job[of.tasks]]
         for each in sorted({*level[level > 0].tolist()}, reverse=True):
-            mine = self.waits[level == each]
-            minimise(f"waiting_{each}", (mine, np.ones(len(mine), np.int64)))
+            self.to.objective(f"waiting_{each}", (self.waits[level == each], 1), step=step)
         costs = problem.costs(self.task, self.machine)
         for rank in problem.goals.ranks:
             terms = [(self.x, costs[rank])]
@@ -554,11 +490,7 @@ class FlowProgram:
                 terms.append((self.waits, problem.waiting[rank][of.tasks]))
             if rank in self.slot_prices:
                 terms.append((self.slot, self.slot_prices[rank][self.kept]))
-            minimise(rank, *terms)
-        upper = np.concatenate(self.upper)
-        never = np.zeros(len(upper), bool)
-        sides = Bounds(Exact(np.zeros_like(upper)), never), Bounds(Exact(upper), never)
-        return ExactProgram(self.columns, *sides, ~never, self.rows, objectives, tolerance=0)
+            self.to.objective(rank, *terms, step=step)
 
 
 def _labels(instance: FlowInstance) -> Iterator[dict[str, str]]:

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.validation.proofs.blocks import best_filling
 from flowlex.validation.proofs.exact_program import Block, Exact, ExactProgram, Positions, Whole
+from flowlex.validation.proofs.program_builder import ProgramBuilder
 from flowlex.validation.restated.pods.domain_bounds import GangBounds
 from flowlex.validation.restated.pods.rules import RuleBook
 from flowlex.validation.restated.pods.sizes import (
@@ -46,7 +47,6 @@ from flowlex.validation.restated.pods.sizes import (
     wants_gpu,
 )
 from flowlex.validation.restated.pods.values import levels_of
-from flowlex.validation.restated.program_builder import ProgramBuilder
 
 #: Loads are rounded to this share of a node's capacity.
 _LOAD = Fraction(1, 10**9)
@@ -303,20 +303,16 @@ class Kinds:
         for name, relation, which in (("pod", "<=", ~must), ("running", "==", must)):
             rows = np.flatnonzero(which & there)
             mine = np.flatnonzero(which[group])
-            at = np.searchsorted(rows, group[mine]), mine
-            ones = Exact(np.ones(len(mine), np.int64))
-            of.rows(name, relation, at, ones, many[rows].tolist(), partial(_at, names, rows))
-        nodes = [each.node for each in kinds]
-        every = np.arange(len(group))
+            terms = np.searchsorted(rows, group[mine]), mine, 1
+            of.rows(name, relation, [names[g] for g in rows.tolist()], many[rows], terms, empty=True)
+        nodes, every = [each.node.name for each in kinds], np.arange(len(group))
         for name, field in (("cpu", "cpu_cores"), ("memory", "memory_gb")):
             sizes = Exact.of(size_of(getattr(pod, field)) for pod in self.pod)
             free = [k.many * (size_of(getattr(k.node, field)) - k.held_of(name)) for k in kinds]
-            values = Exact(sizes.numbers[group], sizes.unit)
-            of.rows(name, "<=", (kind, every), values, free, lambda: [node.name for node in nodes])
+            of.rows(name, "<=", nodes, free, (kind, every, Exact(sizes.numbers[group], sizes.unit)), empty=True)
         blocks = self._slots(of)
         if (away := self._moves()).any():
-            costs = Exact.of(away.tolist())
-            of.rows("moves", "<=", (0 * every, every), costs, [self.budget], lambda: [""])
+            of.rows("moves", "<=", [""], self.budget, (0 * every, every, away.tolist()))
         if rules:
             self._rules(of)
         return of, {"card": blocks}
@@ -325,7 +321,7 @@ class Kinds:
         """Slots by kind of nodes and size: as many as pods need; what a card holds."""
         _, kind = self._pairs
         labels, upper, blocks, places = list[Any](), list[int](), list[Block](), dict[tuple[int, float], int]()
-        row, column, value, rhs = list[int](), list[int](), list[int](), list[int]()
+        used, rhs = list[tuple[int, int, int]](), list[int]()
         start = of.count
         for c, each in enumerate(self.kinds):
             cards = each.node.cards if self.cards else min(1, each.node.cards)
@@ -343,9 +339,7 @@ class Kinds:
             row_of = [places[c, float(s.slot / each.whole)] if s.slots else -1 for s in each.shapes]
             for column_of, h in zip(np.flatnonzero(kind == c).tolist(), each.of.tolist(), strict=True):
                 if row_of[h] >= 0:
-                    row.append(row_of[h])
-                    column.append(column_of)
-                    value.append(each.shapes[h].slots)
+                    used.append((row_of[h], column_of, each.shapes[h].slots))
             if needed:
                 parts = list(needed.values())
                 card = math.lcm(*(part.denominator for part in parts))
@@ -358,13 +352,9 @@ class Kinds:
                 blocks.append(Block(each.many * cards, columns, least))
         if labels:
             of.columns("slots", labels, upper=upper)
-            some = np.arange(len(labels))
-            at = (
-                np.concatenate([np.array(row, np.int64), some]),
-                np.concatenate([np.array(column, np.int64), start + some]),
-            )
-            values = Exact(np.concatenate([np.array(value, np.int64), np.full(len(labels), -1)]))
-            of.rows("slot", "<=", at, values, rhs, lambda: [f"{x['node']},{x['share']!r}" for x in labels])
+            row, column, value = np.array(used, np.int64).reshape(-1, 3).T
+            names, some = [f"{x['node']},{x['share']!r}" for x in labels], np.arange(len(labels))
+            of.rows("slot", "<=", names, rhs, (row, column, value), (some, start + some, -1))
         return blocks
 
     def _moves(self) -> NDArray[Any]:
@@ -515,7 +505,3 @@ def _in_units(wanted: Sequence[Fraction], held: Sequence[Fraction]) -> tuple[lis
         return [min(int(v * unit), 2**61) for v in wanted], [int(v * unit) for v in held]
     scale = Fraction(2**60) / largest
     return [min(math.floor(v * scale), 2**61) for v in wanted], [math.ceil(v * scale) for v in held]
-
-
-def _at(names: Sequence[str], positions: Positions) -> list[str]:
-    return [names[k] for k in positions.tolist()]

@@ -14,6 +14,7 @@ from typing import Any
 from flowlex.formulations.block_labels import label_text
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.validation.proofs.exact_program import ExactProgram, Labels
+from flowlex.validation.proofs.program_builder import Number, ProgramBuilder, Terms
 from flowlex.validation.restated.pods.rules import Amount, RuleBook, domain_of
 from flowlex.validation.restated.pods.sizes import (
     Level,
@@ -27,7 +28,6 @@ from flowlex.validation.restated.pods.sizes import (
     wants_gpu,
 )
 from flowlex.validation.restated.pods.values import levels_of, worths_of
-from flowlex.validation.restated.program_builder import Number, ProgramBuilder, Terms
 
 #: Loads whose common unit would be finer than 1 / this of a node's capacity are rounded to that.
 _FINEST = 10**9
