@@ -167,7 +167,7 @@ def _weighted(found: Finding, weights: Mapping[str, int], change: int = 0) -> Fi
 def _largest_change(made: FlowProgram) -> int:
     """What moving every task once could change of the costs, over the columns that are there, and two slots more."""
     objective, count = made.program.objectives[-1], len(made.waits)
-    cost = np.zeros(sum(map(len, made.upper)), object)
+    cost = np.zeros(made.program.count, object)
     cost[objective.column] = objective.value
     low, high = cost[made.waits].copy(), cost[made.waits].copy()
     np.minimum.at(low, made.pair_row, cost[made.x])
