@@ -19,7 +19,8 @@ from flowlex.models.flow.goals import Goal
 from flowlex.validation.certificates import SolutionError, solution_schema, verify
 from flowlex.validation.restated.flow import solution_verifier
 from tests.validation.certificates.clusters import GOALS, random_cluster
-from tests.validation.faults.restated import mutant, restated
+from tests.validation.faults.restated import restated
+from tests.validation.proofs.forging import spoilt
 
 
 def document_of(instance: FlowInstance, **options: Any) -> dict[str, Any]:
@@ -199,7 +200,7 @@ def test_no_mutant_of_a_proof_shows_a_worse_schedule_optimal(seed: int, monkeypa
     draw = random.Random(seed)
     for k in range(12):
         monkeypatch.setattr(solution_verifier, "_WRITTEN_OUT", 20_000 * (k % 2))
-        forged = document | {"proof": mutant(document["proof"], draw) if k else document["proof"]}
+        forged = document | {"proof": spoilt(document["proof"], draw) if k else document["proof"]}
         try:
             certificate = verify(forged, instance)
         except SolutionError:

@@ -283,6 +283,8 @@ def _one(rng: random.Random, truths: list[Any]) -> tuple[str, str, str, str]:
         kind = "harmless" if right else "passed"
         if not right and _in_process(lambda: _verify(path, answer)) is not True:
             kind = "refused later"
+        elif not right and outcome[0] == "feasible":  # which says nothing of a best answer
+            kind = "lowered"
     return family, f"{module.removeprefix('flowlex.')}:{line}", what, kind
 
 

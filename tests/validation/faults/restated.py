@@ -1,4 +1,4 @@
-"""Suboptimal answers labelled optimal with consistent figures, and mutants of proofs.
+"""Suboptimal answers labelled optimal with consistent figures.
 
 The figures are those that the verifier recomputes from the answer. The file is consistent, and only its proof can show
 that the answer is not optimal.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -23,7 +22,7 @@ from flowlex.validation.certificates.solution_document import read_as
 from flowlex.validation.certificates.verifier_interface import Claimed, Verifier, read_document, verifier_for
 from tests.validation.faults.seeding import Change, seed
 
-__all__ = ["Document", "by_fault", "by_options", "mutant", "restated", "solved"]
+__all__ = ["Document", "by_fault", "by_options", "restated", "solved"]
 
 Document = dict[str, Any]
 
@@ -91,54 +90,3 @@ def by_fault(
             seed(patch, target, change)
             made = solved(instance, "network", certify=False, **options)
         yield restated(made, instance)
-
-
-def mutant(proof: Any, rng: random.Random) -> Any:
-    """Return a proof with one to three changes: of a number, of all numbers with a name, or of container entries."""
-    made = copy.deepcopy(proof)
-    for _ in range(rng.randint(1, 3)):
-        leaves, nodes = list(_leaves(made, "")), [node for node in _nodes(made) if node]
-        if leaves and rng.random() < 0.75:
-            change = rng.choice(_CHANGES)
-            holder, key, name = rng.choice(leaves)
-            alike = [leaf for leaf in leaves if leaf[2] == name] if rng.random() < 0.5 else [(holder, key, name)]
-            for where, at, _ in alike:
-                where[at] = type(where[at])(change(where[at]))
-        elif nodes:
-            _reshape(rng.choice(nodes), rng)
-    return made
-
-
-#: Functions that change a number.
-_CHANGES: tuple[Callable[[Any], Any], ...] = (
-    *(lambda x, by=by: x * by for by in (-1, 0, 0.5, 0.9, 0.99, 1.001, 1.1, 2, 10, 10**6)),
-    *(lambda x, by=by: x + by for by in (-1, -0.01, 0.01, 1, 10)),
-)
-
-
-def _reshape(node: Any, rng: random.Random) -> None:
-    """Drop, repeat, or exchange entries of a list or mapping."""
-    keys = list(range(len(node))) if isinstance(node, list) else list(node)
-    one, other = rng.choice(keys), rng.choice(keys)
-    how = rng.choice(("drop", "repeat", "exchange"))
-    if how == "drop":
-        del node[one]
-    elif how == "repeat" and isinstance(node, list):
-        node.append(copy.deepcopy(node[one]))
-    else:
-        node[one], node[other] = node[other], node[one]
-
-
-def _nodes(part: Any) -> Iterator[Any]:
-    if isinstance(part, (dict, list)):
-        yield part
-        for value in part.values() if isinstance(part, dict) else part:
-            yield from _nodes(value)
-
-
-def _leaves(part: Any, name: str) -> Iterator[tuple[Any, Any, str]]:
-    """Yield container, key and name of every number; the name is that of the nearest enclosing field."""
-    for node in _nodes(part):
-        for key, value in node.items() if isinstance(node, dict) else enumerate(node):
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                yield node, key, str(key) if isinstance(node, dict) else name

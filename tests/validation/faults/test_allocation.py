@@ -15,7 +15,8 @@ from flowlex.instances import generate
 from flowlex.validation.certificates import SolutionError, verify
 from flowlex.validation.restated import allocation as restated_allocation
 from tests.models.allocation.cases import random_instance
-from tests.validation.faults.restated import Document, mutant, restated, solved
+from tests.validation.faults.restated import Document, restated, solved
+from tests.validation.proofs.forging import spoilt
 
 POLICIES = ["max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost"]
 INSTANCE = random_instance(2, tight=0.5)
@@ -100,7 +101,7 @@ def test_no_forged_proof_shows_a_worse_answer_optimal(policy: str) -> None:
     assert not verify(document, instance).ok
     proof = true
     for k in range(40):
-        proof = mutant(proof if k % 4 else true, rng)
+        proof = spoilt(proof if k % 4 else true, rng)
         with contextlib.suppress(SolutionError):
             assert not verify(document | {"proof": proof}, instance).ok
 

@@ -13,8 +13,9 @@ from pydantic import TypeAdapter
 
 from flowlex.validation.restated.pods.kinds import Kinds
 from flowlex.validation.restated.pods.verifier import Piece, least_balance, most_of_level
-from tests.validation.faults.restated import Document, mutant, solved
+from tests.validation.faults.restated import Document, solved
 from tests.validation.faults.test_restated import PACKED, PODS
+from tests.validation.proofs.forging import spoilt
 
 STEPS = [60, pytest.param(2000, marks=pytest.mark.slow)]
 
@@ -23,7 +24,7 @@ def climb(proof: Any, worth: Callable[[Any], float], steps: int) -> float:
     """Return the strongest claim that random changes of a proof reach; unreadable proofs are skipped."""
     rng, best = random.Random(0), worth(proof)
     for _ in range(steps):
-        made = mutant(proof, rng)
+        made = spoilt(proof, rng)
         with contextlib.suppress(ValueError, KeyError, TypeError, OverflowError):
             if (found := worth(made)) >= best:
                 proof, best = made, found

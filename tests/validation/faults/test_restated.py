@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
-import random
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -23,10 +21,9 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.model import JitBandwidth, JitRun
 from flowlex.models.jit.plan_search import Plan
-from flowlex.validation.certificates import SolutionError, verify
 from tests.models.allocation.cases import random_instance
 from tests.validation.certificates.clusters import GOALS, random_cluster
-from tests.validation.faults.restated import Document, by_fault, by_options, mutant, restated, solved
+from tests.validation.faults.restated import Document, by_fault, by_options, restated, solved
 from tests.validation.faults.seeding import Change, array, field
 from tests.validation.faults.test_seeded import REVERSED, ZERO
 
@@ -134,7 +131,7 @@ def _forms(worse: Document, true: Document) -> Iterator[Document]:
 def test_a_worse_answer_with_its_figures_restated_is_never_proven(name: str, tmp_path: Path) -> None:
     instance, options, answers = CASES[name]
     true = solved(instance, "network" if name in NETWORKED else "highs", **options)
-    worse = [made for made in answers(instance, options) if not _near(_figures(made), _figures(true))]
+    worse = [made for made in answers(instance, options) if not near(figures(made), figures(true))]
     assert worse
     write_instance(instance, tmp_path / "instance.json")
     files = [("true", true)]
@@ -150,27 +147,13 @@ def test_a_worse_answer_with_its_figures_restated_is_never_proven(name: str, tmp
     assert {found[f"{k}-3"]["exit_code"] for k in range(len(worse))} == {3}
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("mutants", [15, pytest.param(600, marks=pytest.mark.slow)])
-def test_no_mutant_of_a_proof_proves_a_worse_answer(name: str, mutants: int) -> None:
-    instance, options, answers = CASES[name]
-    true = solved(instance, "network" if name in NETWORKED else "highs", **options)
-    worse = [made for made in answers(instance, options) if not _near(_figures(made), _figures(true))]
-    rng = random.Random(name)
-    for k in range(mutants):
-        one = worse[k % len(worse)]
-        proof = mutant(rng.choice([true["proof"], one["proof"]]), rng)
-        made = one | {"proof": proof, "duals": {}}
-        with contextlib.suppress(SolutionError):  # what cannot be read is refused as well
-            found = verify(json.loads(json.dumps(made)), instance)
-            assert found.verdict != "proven", json.dumps(proof)
+def figures(document: Document) -> dict[str, Fraction]:
+    """Objective and stages that are not 0."""
+    stated = {**document["stages"], "objective": document["objective"]}
+    return {name: rational(value) for name, value in stated.items() if value}
 
 
-def _figures(document: Document) -> dict[str, Fraction]:
-    figures = {**document["stages"], "objective": document["objective"]}
-    return {name: rational(value) for name, value in figures.items() if value}
-
-
-def _near(one: dict[str, Fraction], other: dict[str, Fraction]) -> bool:
+def near(one: dict[str, Fraction], other: dict[str, Fraction]) -> bool:
+    """Whether figures are the same but for rounding."""
     zero, names = Fraction(0), one.keys() | other.keys()
     return all(abs(one.get(k, zero) - other.get(k, zero)) <= Fraction(1, 10**5) for k in names)

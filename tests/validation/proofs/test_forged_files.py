@@ -1,0 +1,134 @@
+"""Forged solution files of all families: none proves what is not true.
+
+A worse answer is labelled optimal, its figures as they are, beside the true proof or its own. Then the file is forged
+one to three times. What is accepted as proven must hold of the true optimum, which is known beforehand. The table in
+``docs/howto/certificate.md`` is printed by ``pytest -s -m rare tests/validation/proofs/test_forged_files.py``.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import pytest
+
+from flowlex.instances.exact_rationals import rational
+from flowlex.validation.certificates import SolutionError, verify
+from flowlex.validation.certificates.verifier_interface import verifier_for
+from flowlex.validation.proofs.exact_program import ExactProgram
+from tests.validation.faults.restated import solved
+from tests.validation.faults.test_restated import CASES, NETWORKED, figures, near
+from tests.validation.proofs.forging import FORGERIES, Document, Names
+from tests.validation.proofs.test_forged_proofs import PROBLEMS, known, true, verdict_of
+
+#: One case of each family.
+FAMILIES = ("gpu", "load", "flow", "network", "jit", "pods, admission", "allocation, max_min")
+Files = tuple[Any, Document, list[Document], Names]
+
+
+def names_of(program: ExactProgram, more: tuple[str, ...] = ()) -> Names:
+    """What a forged proof of a problem may name."""
+    columns = [(block.name, text) for block in program.columns for text in block.texts()]
+    objectives = [each.name for each in program.objectives]
+    return {"columns": columns, "rows": [*program.rows], "objectives": objectives, "blocks": [*program.blocks, *more]}
+
+
+@cache
+def files(name: str) -> Files:
+    """Instance, true file, worse ones labelled optimal, and names of a case."""
+    instance, options, answers = CASES[name]
+    document = solved(instance, "network" if name in NETWORKED else "highs", **options)
+    worse = [made for made in answers(instance, options) if not near(figures(made), figures(document))]
+    verifier = verifier_for(instance.kind)
+    assert worse and verifier is not None and verifier.restated is not None
+    plain = document["options"] if instance.kind != "allocation" else document["options"] | {"policy": "max_min"}
+    return instance, document, worse, names_of(verifier.restated(instance, plain), ("card", "node"))
+
+
+def forged(document: Document, rng: random.Random, names: Names) -> str:
+    """Forge a file one to three times; the name of the first forgery."""
+    done: list[str] = []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        kinds = list(FORGERIES)
+        rng.shuffle(kinds)
+        for kind in kinds:
+            if FORGERIES[kind](document, rng, names):
+                done.append(kind)
+                break
+    return done[0]
+
+
+def outcome(name: str, document: Document) -> str:
+    """``refused``, ``quoted``, or ``still true``; fails where a false claim is proven."""
+    instance, right, worse, _ = files(name)
+    try:
+        found = verify(document, instance)
+    except SolutionError:
+        return "refused"
+    if found.verdict != "proven":
+        return found.verdict
+    assert found.claim not in ("infeasible", "unbounded"), json.dumps(document)
+    if found.claim == "optimal":
+        assert near(figures(document), figures(right)), json.dumps(document)
+    elif found.claim == "bounded" and document["bound"] is not None:
+        truth, bound = rational(right["objective"]), rational(document["bound"])
+        assert all(
+            (bound - truth) * (rational(each["objective"]) - truth) <= abs(truth) / 10**5 + rational("1e-6")
+            for each in worse
+        ), json.dumps(document)
+    return "still true"
+
+
+def forge_files(name: str, count: int) -> Counter[tuple[str, str]]:
+    """Outcomes of many forged files of a case, by the name of the first forgery."""
+    _, right, worse, names = files(name)
+    rng, found = random.Random(name), Counter[tuple[str, str]]()
+    for k in range(count):
+        document = copy.deepcopy(right if k % 4 == 3 else worse[k % len(worse)])
+        document["proof"] = copy.deepcopy(rng.choice((right, right, document))["proof"])
+        document["certificate"] = None
+        kind = forged(document, rng, names)
+        found[kind, outcome(name, document)] += 1
+    return found
+
+
+def forge_problems(count: int) -> Counter[tuple[str, str]]:
+    """The same of problems of the language, whose optima are found by trying all values."""
+    rng, found = random.Random("problems"), Counter[tuple[str, str]]()
+    while found.total() < count:
+        problem = known(rng.randrange(PROBLEMS))
+        if problem is not None:
+            stated, program, right, status, optima = problem
+            document = copy.deepcopy(right)
+            kind = forged(document, rng, names_of(program))
+            verdict = verdict_of(document, program)
+            if verdict is not None:
+                true(stated, verdict, status, optima)
+            accepted = verdict is not None and verdict.certificate.ok
+            found[kind, "still true" if accepted else "refused"] += 1
+    return found
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_forged_file_of_a_family_proves_anything_false(name: str) -> None:
+    assert sum(n for (_, how), n in forge_files(name, 8).items() if how == "refused")
+
+
+def test_no_forged_file_of_a_problem_proves_anything_false() -> None:
+    assert forge_problems(8).total() == 8
+
+
+@pytest.mark.rare
+def test_a_thousand_forged_files_prove_nothing_false() -> None:
+    table = {name: forge_files(name, 50) for name in CASES} | {"problems of the language": forge_problems(150)}
+    outcomes = ("refused", "quoted", "still true")
+    print("\n| file of | forged | " + " | ".join(outcomes) + " |\n|" + " --- |" * 5)
+    for name, found in table.items():
+        counts = [sum(n for (_, how), n in found.items() if how == each) for each in outcomes]
+        print(f"| {name} | {found.total()} | " + " | ".join(map(str, counts)) + " |")
+    kinds = sum(table.values(), Counter())
+    assert {kind for kind, _ in kinds} == FORGERIES.keys() and kinds.total() >= 1000
