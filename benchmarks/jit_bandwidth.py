@@ -201,7 +201,7 @@ def _problem(instance: Any, horizon: str, **options: Any) -> Any:
 
     grid = make_grid(instance, options.get("share", 0.4), options["windows"], options["lat"])
     cells = Cells(grid, np.arange(grid.count), grid.stop, horizon)  # type: ignore[arg-type]
-    return lexicographic_program(cells, options.get("load", "pair"), name="peer", labels=False)
+    return lexicographic_program(cells, options.get("load", "pair"), name="peer")
 
 
 def _levels(instance: Any, horizon: str, **options: Any) -> Row:

@@ -22,7 +22,7 @@ from flowlex.models.jit.transfer_slot_grid import Grid
 
 def incumbent(state: SearchState) -> Plan | None:
     """Return the best complete schedule found so far; None if each violates a window (or a firm end)."""
-    grid, last = state.grid, state.grid.stop if state.search.windows == "strict" else state.grid.firm
+    grid, last = state.grid, state.grid.stop if state.windows == "strict" else state.grid.firm
     if not grid.count:
         return None
     planned = np.isin(grid.transfer, np.concatenate([np.zeros(0, np.int64), *(p.transfers for p in state.parts)]))
@@ -51,13 +51,13 @@ def incumbent(state: SearchState) -> Plan | None:
 
 def _worth(state: SearchState, blocks: Blocks) -> tuple[int, list[tuple[int, int]]]:
     """Key of comparison: total lateness, then the sorted loads; smaller is better."""
-    value, width = load_counts(state.grid, blocks, state.search.load)
+    value, width = load_counts(state.grid, blocks, state.load)
     late = _lateness(state, blocks)
     return late, list(zip(value.tolist(), width.tolist(), strict=True))
 
 
 def _lateness(state: SearchState, blocks: Blocks) -> int:
-    return int(blocks.lateness(state.grid.due)) if state.search.windows == "elastic" else 0
+    return int(blocks.lateness(state.grid.due)) if state.windows == "elastic" else 0
 
 
 def _parts(state: SearchState, planned: NDArray[np.bool_]) -> tuple[SchedulePart, ...]:
@@ -67,7 +67,7 @@ def _parts(state: SearchState, planned: NDArray[np.bool_]) -> tuple[SchedulePart
         return ()
     if not len(rest) or state.bands is None:
         return tuple(state.parts)
-    return (SchedulePart(grid.transfer[rest], band_proofs(grid, state.bands, state.search.load, rest)), *state.parts)
+    return (SchedulePart(grid.transfer[rest], band_proofs(grid, state.bands, state.load, rest)), *state.parts)
 
 
 def _reached(state: SearchState, blocks: Blocks) -> Iterator[SchedulePart]:
@@ -75,7 +75,7 @@ def _reached(state: SearchState, blocks: Blocks) -> Iterator[SchedulePart]:
 
     None where something is late, as no proof shows that less is impossible.
     """
-    grid, load = state.grid, state.search.load
+    grid, load = state.grid, state.load
     if _lateness(state, blocks):
         return
     by_windows = None if state.bands is None else highest_level(grid, state.bands, load, 0)

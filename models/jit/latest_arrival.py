@@ -28,15 +28,12 @@ transfer feeds. The paper has no such transfers; here their ``l_i`` is at least 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.jit import JitInstance
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Rule: TypeAlias = Literal["critical", "paper", "paper-job"]
 
@@ -68,12 +65,6 @@ class LatestArrival:
         """(F,) latest arrival as absolute time."""
         arrays = self.instance.arrays
         return np.asarray(arrays.arrival_s[arrays.job] + self.offset_s)
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row per transfer, see `to_columns`."""
-        import pandas as pd
-
-        return pd.DataFrame(self.to_columns())
 
     def to_columns(self) -> dict[str, Any]:
         """One row per transfer: job, computation that it feeds, size, earliest start, latest arrival."""

@@ -34,7 +34,7 @@ from flowlex.models.jit.incumbent import incumbent
 from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.load_levels import find_plan
-from flowlex.models.jit.plan_search import Plan, Search, SearchState
+from flowlex.models.jit.plan_search import Plan, SearchState
 from flowlex.models.jit.slot_programs import Horizon
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.models.jit.statement import NEEDED, ROWS, rate_cells, state, window_ends
@@ -235,15 +235,17 @@ class JitBandwidth(LanguageModel, Model[JitInstance, JitSolution, JitRun]):
 
     def _settled(self) -> dict[str, float | int]:
         """Optimal values of all stages."""
-        plan = find_plan(self.grid, self._search("highs", SolveOptions()))
+        plan = find_plan(self._search("highs", SolveOptions()))
         if plan.status is not Status.OPTIMAL:
             raise ModelError(f"the stages are not settled: {plan.message}")
         stages = stages_of(self.grid, plan, self.load)
         return stages | {"largest": max((int(name[6:]) for name in stages if name.startswith("level_")), default=0)}
 
-    def _search(self, engine: EngineName, options: SolveOptions) -> Search:
+    def _search(self, engine: EngineName, options: SolveOptions) -> SearchState:
         presolve = self.presolve if self.presolve is not None else self.integrality != "lp"
-        return Search(self.load, self.horizon, self.chosen_windows, self.integrality, presolve, engine, options)
+        return SearchState(
+            self.grid, self.load, self.horizon, self.chosen_windows, self.integrality, presolve, engine, options
+        )
 
     def _prepare(self) -> None:
         """Build the grid only; programs are built when they are solved."""
@@ -261,13 +263,18 @@ class JitBandwidth(LanguageModel, Model[JitInstance, JitSolution, JitRun]):
             asked_solver(options)
         search = self._search(engine, options)
 
-        def seen(found: Callable[[], Plan | None]) -> None:
-            offer(options, lambda: self._run_of(found(), engine), often=True)
+        def seen(draft: Callable[[], SearchState | None]) -> None:
+            def made() -> JitRun | None:
+                found = draft()
+                return None if found is None else self._run_of(incumbent(found), engine)
+
+            offer(options, made, often=True)
 
         if self.program in ("P1", "P2"):
-            plan = find_plan(self.grid, search, seen)
+            search.seen = seen
+            plan = find_plan(search)
         else:
-            seen(lambda: incumbent(SearchState(self.grid, search)))
+            seen(lambda: search)
             plan = self._weighted(engine, options)
         found = self._run_of(plan, engine)
         assert found is not None

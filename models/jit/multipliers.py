@@ -164,7 +164,7 @@ def _stage_proof(cells: Cells, load: Load, stage: Stage, first: bool, before_all
     port, place, pi = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
     for side, name in enumerate(("egress", "ingress")):
         if name in duals:
-            machine, where, _ = cells.port_rows(side, binding_only=True)
+            machine, where, _ = cells.port_rows(side)
             price = -duals[name]
             if cells.full is not None:
                 price[np.isin(machine * len(cells.length) + where, cells.full[side])] -= duals[f"{name}_full"]

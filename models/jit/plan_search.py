@@ -1,4 +1,4 @@
-"""A search for a plan: its options, its state, and its result."""
+"""A search for a plan: its options and state, and its result."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from flowlex.formulations.engines import runs_highs, solve
 from flowlex.formulations.lexicographic.lexicographic_problem import Integrality
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.processor_clock import processor_seconds
-from flowlex.formulations.program_arrays import Integers, LinearProgramArrays
+from flowlex.formulations.program_arrays import LinearProgramArrays
 from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
 from flowlex.formulations.solver_outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.models.jit.interval_schedules import Blocks
-from flowlex.models.jit.multipliers import LevelProof, SchedulePart
+from flowlex.models.jit.multipliers import SchedulePart
 from flowlex.models.jit.presolve import Bands, Overload
 from flowlex.models.jit.slot_programs import Horizon
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, Windows
@@ -28,19 +28,6 @@ _TO_ROUND = 0.1
 
 #: Which egress and which ingress ports, (M,) bool each.
 Ports: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.bool_]]
-
-
-@dataclass(frozen=True)
-class Search:
-    """Options of the search (see `flowlex.models.jit.model.JitBandwidth`)."""
-
-    load: Load
-    horizon: Horizon
-    windows: Windows
-    integrality: Integrality
-    presolve: bool
-    engine: EngineName
-    options: SolveOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,30 +52,35 @@ class Plan:
 
 @dataclass(eq=False)
 class SearchState:
-    """State of the search: schedule, proofs and statistics found so far."""
+    """Options of the search (see `flowlex.models.jit.model.JitBandwidth`), and what it has found so far."""
 
     grid: Grid
-    search: Search
+    load: Load
+    horizon: Horizon  # of the programs; with presolve always intervals, which have the same optimum
+    windows: Windows
+    integrality: Integrality
+    presolve: bool
+    engine: EngineName
+    options: SolveOptions
     blocks: Blocks = field(default_factory=Blocks.empty)
     parts: list[SchedulePart] = field(default_factory=list)
     route: list[str] = field(default_factory=list)
     lp_solves: int = 0
     mip_solves: int = 0
     status: Status = Status.OPTIMAL
-    #: Lowest proven level, if a time limit ended the search.
-    lowest: int = 1
-    #: Bounds from windows alone.
-    bands: Bands | None = None
-    #: Callback for intermediate states.
+    lowest: int = 1  # lowest proven level, if a time limit ended the search
+    bands: Bands | None = None  # bounds from windows alone
+    #: Called with what makes a state of the search, or None if it has no answer.
     seen: Callable[[Callable[[], SearchState | None]], None] | None = None
 
     def __post_init__(self) -> None:
-        limit = self.search.options.time_limit_s
+        limit = self.options.time_limit_s
         self.deadline: float | None = None if limit is None else processor_seconds() + limit
+        self.horizon = "intervals" if self.presolve else self.horizon
 
     def solve(self, program: LinearProgram) -> Outcome:
         """Solve one program before the deadline; linear programs by the simplex method (see `faces`)."""
-        engine, options = self.search.engine, self.search.options
+        engine, options = self.engine, self.options
         if runs_highs(engine, options):
             engine, options = "highs", replace(options, solver=None)  # as PuLP would, but faster
             if options.algorithm == "auto" and not program.is_mip:
@@ -102,24 +94,14 @@ class SearchState:
         """Seconds until the deadline; linear programs reserve time for a final integer program."""
         if self.deadline is None:
             return None
-        kept = 0.0 if is_mip else _TO_ROUND * (self.search.options.time_limit_s or 0.0)
+        kept = 0.0 if is_mip else _TO_ROUND * (self.options.time_limit_s or 0.0)
         return self.deadline - processor_seconds() - kept
 
     def session(self, arrays: LinearProgramArrays) -> BoundedProgram | None:
         """Return a warm-started HiGHS program with the deadline; None if another solver or algorithm is requested."""
-        options = self.search.options
-        if not runs_highs(self.search.engine, options) or options.algorithm not in ("auto", "simplex"):
+        if not runs_highs(self.engine, self.options) or self.options.algorithm not in ("auto", "simplex"):
             return None
-        return BoundedProgram(arrays, options, self._left)
-
-    @property
-    def horizon(self) -> Horizon:
-        """Horizon of the programs; with presolve always intervals, which have the same optimum."""
-        return "intervals" if self.search.presolve else self.search.horizon
-
-    def keep(self, which: Integers, blocks: Blocks) -> None:
-        """Replace the blocks of some transfers."""
-        self.blocks = self.blocks.without(which).and_also(blocks)
+        return BoundedProgram(arrays, self.options, self._left)
 
     def took(self, way: str) -> None:
         """Record a solution method, once."""
@@ -137,26 +119,16 @@ class SearchState:
         if self.seen is not None:
             self.seen(draft)
 
-    def prove(self, which: Integers, proofs: tuple[LevelProof, ...], *, quoted: bool = False) -> None:
-        """Store the proofs of a part; they replace those of all parts with common transfers.
-
-        ``quoted``: whether integer programs found the optimum.
-        """
-        at = self.grid.transfer[which]
-        self.parts = [part for part in self.parts if not np.isin(part.transfers, at).any()]
-        self.parts.append(SchedulePart(at, proofs, quoted))
-
     def plan(self, largest_bound: int) -> Plan:
         """Return the plan of this state."""
-        parts, route = tuple(self.parts), tuple(self.route) or ("structure",)
         message = "" if self.status is Status.OPTIMAL else f"time ran out; levels from {self.lowest} up are proven"
         if not self.status.has_answer:
             message = "time ran out before there was a schedule in integer units; raise time_limit_s"
         return Plan(
             self.status,
             self.blocks,
-            parts,
-            route,
+            tuple(self.parts),
+            tuple(self.route) or ("structure",),
             largest_bound,
             self.lp_solves,
             self.mip_solves,

@@ -1,15 +1,14 @@
 """The paper's programs over slots or intervals, for all or some transfers of a grid.
 
-The equations are those of `flowlex.models.jit.model.JitBandwidth`. A cell is a slot, or an interval of L slots in which
+The equations are those of `flowlex.models.jit.statement`. A cell is a slot, or an interval of L slots in which
 no window starts or ends; port capacities and loads are then multiplied by L.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +25,6 @@ Horizon: TypeAlias = Literal["slots", "intervals"]
 
 #: Largest number of columns of a program.
 MOST_COLUMNS = 20_000_000
-
-
-class Constraint(NamedTuple):
-    """Rows of one name: expressions and right-hand sides."""
-
-    name: str
-    left: Expression
-    right: Integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,18 +101,16 @@ class Cells:
             np.minimum(self.grid.cap[self.which][row] * self.length[cell], self.grid.units[self.which][row])
         )
 
-    def port_rows(self, side: int, binding_only: bool) -> tuple[Integers, Integers, Integers]:
+    def port_rows(self, side: int) -> tuple[Integers, Integers, Integers]:
         """Rows of (4) or (5): port, cell, and for every column its row (-1: none).
 
-        With ``binding_only``, rows that no rates can violate are omitted, unless they must be full.
+        Rows that no rates can violate are omitted, unless they must be full.
         """
         limit = (self.grid.out_units, self.grid.in_units)[side]
         size = max(len(self.length), 1)
         used, row = np.unique(self.entry_keys[side], return_inverse=True)
-        kept = np.ones(len(used), np.bool_)
-        if binding_only:
-            most = np.bincount(row, weights=self.most, minlength=len(used))
-            kept &= most > limit[used // size] * self.length[used % size]
+        most = np.bincount(row, weights=self.most, minlength=len(used))
+        kept = most > limit[used // size] * self.length[used % size]
         if self.ports is not None:
             kept &= self.ports[side][used // size]
         if self.full is not None:
@@ -138,69 +127,45 @@ class Cells:
         size = max(cells, 1)
         return used // size, used % size, parts
 
-    @property
-    def rate(self) -> Variables:
-        """Units by column: the first variables of every program."""
-        return Variables(np.arange(self.columns.count))
 
-    def port_constraints(self, binding_only: bool) -> Iterator[tuple[Constraint, Integers, Integers]]:
-        """Constraints (4) and (5) of ports, with the port and the cell of every row (see `port_rows`)."""
-        for side, (name, limit) in enumerate((("egress", self.grid.out_units), ("ingress", self.grid.in_units))):
-            port, cell, row = self.port_rows(side, binding_only)
-            kept = row >= 0
-            load = self.rate[kept].sum_by(row[kept], len(port))
-            yield Constraint(name, load, limit[port] * self.length[cell]), port, cell
-
-    def size_constraint(self) -> Constraint:
-        """Constraint (6): a transfer is sent completely."""
-        return Constraint("size", self.rate.sum_by(self.columns.row, len(self.which)), self.grid.units[self.which])
-
-    def loads(self, load: Load) -> tuple[Expression, Integers, Integers]:
-        """Units that each pair or port sends in a cell, with its index and the cell."""
-        unit, cell, parts = self.load_entries(load)
-        loads = Expression.empty(len(unit))
-        for part in parts:
-            loads = loads + self.rate.sum_by(part, len(unit))
-        return loads, unit, cell
-
-
-def base_program(cells: Cells, *, name: str, binding_only: bool = False, labels: bool = True) -> LinearProgram:
+def base_program(cells: Cells, *, name: str, labels: bool = True) -> LinearProgram:
     """Return the program of constraints (4) to (7) with variables ``rate``, without an objective.
 
-    ``binding_only``: omit port constraints that no choice of rates can violate. ``labels``: name rows and columns after
-    transfers and machines.
+    Port constraints that no choice of rates can violate are omitted. ``labels``: name rows and columns after transfers
+    and machines.
     """
     grid, columns = cells.grid, cells.columns
     program = LinearProgram(name)
     begin = cells.edges[:-1]
     names = np.array([grid.name(int(k)) for k in cells.which], dtype=object) if labels else cells.which
-    label = (names[columns.row], begin[columns.slot])
-    program.variables("rate", columns.count, upper=cells.most, labels=label)
+    rate = program.variables("rate", columns.count, upper=cells.most, labels=(names[columns.row], begin[columns.slot]))
     machine = np.array([m.name for m in grid.instance.machines], dtype=object)
-    for side, (row, port, cell) in enumerate(cells.port_constraints(binding_only)):
-        program.constrain(row.name, row.left, "<=", row.right, labels=(machine[port], begin[cell]))
+    for side, (row_name, limit) in enumerate((("egress", grid.out_units), ("ingress", grid.in_units))):
+        port, cell, row = cells.port_rows(side)
+        kept = row >= 0
+        load, right = rate[kept].sum_by(row[kept], len(port)), limit[port] * cells.length[cell]
+        program.constrain(row_name, load, "<=", right, labels=(machine[port], begin[cell]))
         if cells.full is not None:
             at = np.flatnonzero(np.isin(port * len(cells.length) + cell, cells.full[side]))
-            program.constrain(f"{row.name}_full", row.left[at], ">=", row.right[at])
-    size = cells.size_constraint()
-    program.constrain(size.name, size.left, "==", size.right, labels=names)
+            program.constrain(f"{row_name}_full", load[at], ">=", right[at])
+    program.constrain("size", rate.sum_by(columns.row, len(cells.which)), "==", grid.units[cells.which], labels=names)
     return program
 
 
-def lexicographic_program(
-    cells: Cells, load: Load, *, name: str, binding_only: bool = False, labels: bool = True, elastic: bool = False
-) -> LexicographicProgram:
+def lexicographic_program(cells: Cells, load: Load, *, name: str, elastic: bool = False) -> LexicographicProgram:
     """Return the base program with its loads; with ``elastic``, total lateness is the first objective."""
-    grid = cells.grid
-    program = base_program(cells, name=name, binding_only=binding_only, labels=labels)
-    loads, unit, cell = cells.loads(load)
+    grid, rate = cells.grid, Variables(np.arange(cells.columns.count))
+    unit, cell, parts = cells.load_entries(load)
+    loads = Expression.empty(len(unit))
+    for part in parts:
+        loads = loads + rate.sum_by(part, len(unit))
     late = np.maximum(cells.edges[cells.columns.slot] + 1 - grid.due[cells.which][cells.columns.row], 0)
     return LexicographicProgram(
-        base=program,
+        base=base_program(cells, name=name, labels=False),
         loads=loads,
         levels=int(grid.load_most(load)[np.unique(unit)].max(initial=1)),
         width=cells.length[cell].astype(np.float64),
-        first=(cells.rate * late).sum() if elastic else None,
+        first=(rate * late).sum() if elastic else None,
         constant_sum=float(grid.units[cells.which].sum() * len(grid.groups(load))),
     )
 

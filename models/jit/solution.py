@@ -132,11 +132,6 @@ class JitSolution(Solution):
         return max(self.grid.horizon, int(self.blocks.end.max(initial=0)))
 
     @property
-    def port_load(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Units per slot out of and into every machine, (M, slots) each."""
-        return by_slot(self.grid, self.segments, self._until)
-
-    @property
     def remaining(self) -> NDArray[np.float64]:
         """(M, 2) the paper's H for egress, and the same for ingress: unused share of a machine's ports over all slots.
 
@@ -300,35 +295,6 @@ class JitSolution(Solution):
         from flowlex.models.jit.plots import plot_gantt
 
         return plot_gantt(self, ax)
-
-    def plot_ports(self, ax: Axes | None = None) -> Axes:
-        """Load of the ports over time."""
-        from flowlex.models.jit.plots import plot_ports
-
-        self.require_answer()
-        return plot_ports(self, ax)
-
-    def plot_remaining(self, ax: Axes | None = None) -> Axes:
-        """Distribution of the machines' remaining egress."""
-        from flowlex.models.jit.plots import plot_remaining
-
-        self.require_answer()
-        return plot_remaining(self, ax)
-
-    def plot_loads(self, ax: Axes | None = None) -> Axes:
-        """Sorted loads against those of the greedy schedule."""
-        from flowlex.models.jit.plots import plot_loads
-
-        self.require_answer()
-        return plot_loads(self, ax)
-
-
-def by_slot(grid: Grid, runs: Blocks, slots: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Egress and ingress units of every machine by slot, (M, slots) each."""
-    loads = np.zeros((2 * len(grid.out_units), slots), runs.rate.dtype)
-    for port, begin, end, load in zip(*(each.tolist() for each in port_pieces(grid, runs)), strict=True):
-        loads[port, begin:end] = load
-    return loads[: len(grid.out_units)], loads[len(grid.out_units) :]
 
 
 def stages_of(grid: Grid, plan: Plan, load: Load) -> dict[str, float | int]:

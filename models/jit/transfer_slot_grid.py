@@ -7,7 +7,7 @@ arrival; starts and given deadlines are read as exact decimals.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -102,11 +102,6 @@ class Grid:
         """(F,) number of the transfer's (sender, receiver)."""
         key = self.sender * len(self.out_units) + self.receiver
         return np.asarray(np.unique(key, return_inverse=True)[1])
-
-    def only(self, which: Integers) -> Grid:
-        """The grid of some of its transfers."""
-        names = ("transfer", "sender", "receiver", "units", "start", "stop", "due", "firm", "cap")
-        return replace(self, **{name: getattr(self, name)[which] for name in names})
 
     def groups(self, load: Load) -> tuple[Integers, ...]:
         """Loads to which each transfer contributes: its pair, one of its ports, or both (ingress after egress)."""
