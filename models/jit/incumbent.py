@@ -78,7 +78,7 @@ def _reached(state: SearchState, blocks: Blocks) -> Iterator[SchedulePart]:
     grid, load = state.grid, state.load
     if _lateness(state, blocks):
         return
-    by_windows = None if state.bands is None else highest_level(grid, state.bands, load, 0)
+    by_windows = None if state.bands is None else highest_level(grid, state.bands, load)
     if by_windows is not None:
         yield by_windows
     for part in state.parts:

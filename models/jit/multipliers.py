@@ -1,4 +1,4 @@
-"""Multipliers that prove the levels of a schedule, and how solution files write them.
+"""Multipliers that prove the levels of a schedule, how solution files write them, and the duals that users see.
 
 A stage proves one objective of some transfers that share no load with others: lateness, or how many loads reach a
 level. It has integer prices over a common ``scale``: of units of transfers, of loads and of ports in runs of slots.
@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.lexicographic.lexicographic_problem import LexicographicResult, Stage
+from flowlex.formulations.lexicographic.lexicographic_problem import LexicographicResult
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.models.jit.presolve import Bands
 from flowlex.models.jit.slot_programs import Cells
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, run_label
+from flowlex.models.solution import Dual
 from flowlex.validation.proofs.proof import number
 
 #: The "level" of the proof that total lateness is least.
@@ -92,49 +93,50 @@ def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[L
     confined = bands.transfer_band[:, part]
     proofs = []
     for level in sorted({each for each in np.unique([used, used + 1]).tolist() if each > 1}, reverse=True):
-        unit, begin, end = _pieces(bands, (bands.band == level - 1) & np.isin(bands.unit, rows))
         lam = np.asarray(sum((band == level - 1).astype(np.int64) for band in confined))
-        prices = Prices(_number(grid, load)[unit], begin, end, np.ones(len(unit), np.int64))
+        prices = _band_prices(grid, bands, load, (bands.band == level - 1) & np.isin(bands.unit, rows))
         proofs.append(LevelProof(level, lam, prices))
     return tuple(proofs)
 
 
-def highest_level(grid: Grid, bands: Bands, load: Load, lateness: int) -> SchedulePart | None:
-    """Prove the highest level that some load must reach in every schedule with bounded lateness; None if trivial.
+def highest_level(grid: Grid, bands: Bands, load: Load) -> SchedulePart | None:
+    """Prove the highest level that some load must reach in every schedule without lateness; None if trivial.
 
-    Transfers confined to bands from level - 1 up have no other slots except late ones.
+    Transfers confined to bands from level - 1 up have no other slots.
     """
     if bands.largest < 1:
         return None
-    length, late = bands.end - bands.begin, int(bool(lateness))
 
-    def spare(level: int) -> int:
-        """Least sum of the loads above ``level - 1``, minus the units that may be late instead."""
+    def settled(level: int) -> bool:
+        """Whether the confined transfers fit below the level."""
         confined = (bands.transfer_band >= level - 1).sum(axis=0)
-        slots = int(length[bands.band >= level - 1].sum())
-        return int(confined @ grid.units) - (level - 1) * slots - int(confined.max(initial=0)) * late * lateness
+        slots = int((bands.end - bands.begin)[bands.band >= level - 1].sum())
+        return int(confined @ grid.units) <= (level - 1) * slots
 
-    level = bisect.bisect_left(range(1, bands.largest + 1), True, key=lambda k: spare(k) <= 0)
+    level = bisect.bisect_left(range(1, bands.largest + 1), True, key=settled)
     if level < 2:  # trivial: some unit is sent
         return None
     confined = bands.transfer_band >= level - 1
     members = np.flatnonzero(confined.any(axis=0))
     units = np.concatenate([g[c] for g, c in zip(grid.groups(load), confined, strict=True)])
-    unit, begin, end = _pieces(bands, (bands.band >= level - 1) & np.isin(bands.unit, units))
-    lam = confined[:, members].sum(axis=0)
-    prices = Prices(_number(grid, load)[unit], begin, end, np.ones(len(unit), np.int64))
-    proof = LevelProof(level, lam, prices, nu=late * int(lam.max()))
-    return SchedulePart(grid.transfer[members], (proof,))
+    prices = _band_prices(grid, bands, load, (bands.band >= level - 1) & np.isin(bands.unit, units))
+    return SchedulePart(grid.transfer[members], (LevelProof(level, confined[:, members].sum(axis=0), prices),))
 
 
-def _pieces(bands: Bands, chosen: NDArray[np.bool_]) -> tuple[Integers, Integers, Integers]:
-    """Unit, first slot and end of the chosen pieces, with adjacent pieces merged."""
+def _band_prices(grid: Grid, bands: Bands, load: Load, chosen: NDArray[np.bool_]) -> Prices:
+    """Prices of 1 on chosen pieces."""
     at = np.flatnonzero(chosen)
-    if not len(at):
-        return at, at, at
-    breaks = (np.diff(bands.unit[at]) != 0) | (bands.begin[at[1:]] != bands.end[at[:-1]])
-    first, last = at[np.r_[True, breaks]], at[np.r_[breaks, True]]
-    return bands.unit[first], bands.begin[first], bands.end[last]
+    ones = np.ones(len(at), np.int64)
+    return _merged(_number(grid, load)[bands.unit[at]], bands.begin[at], bands.end[at], ones)
+
+
+def _merged(unit: Integers, begin: Integers, end: Integers, price: Integers) -> Prices:
+    """Prices in the order of units and time; adjacent runs with equal prices become one."""
+    if not len(unit):
+        return Prices()
+    breaks = (np.diff(unit) != 0) | (begin[1:] != end[:-1]) | (np.diff(price) != 0)
+    first, last = np.flatnonzero(np.r_[True, breaks]), np.flatnonzero(np.r_[breaks, True])
+    return Prices(unit[first], begin[first], end[last], price[first])
 
 
 def _number(grid: Grid, load: Load) -> Integers:
@@ -150,40 +152,38 @@ def _number(grid: Grid, load: Load) -> Integers:
 def stage_proofs(cells: Cells, load: Load, result: LexicographicResult) -> tuple[LevelProof, ...]:
     """Proofs from the duals of the staged linear programs."""
     before_all = max((s.level for s in result.stages if s.level > result.largest), default=None)
-    proofs = []
+    machines, (unit, cell, _) = len(cells.grid.out_units), cells.load_entries(load)
+    joined, proofs = before_all is None, []
     for stage in result.stages:
-        proofs.append(_stage_proof(cells, load, stage, stage.level == before_all, before_all))
+        duals, first = stage.duals, stage.level == before_all
+        rho = duals.get("level_link", np.zeros(len(unit)))
+        lam = duals.get("size", np.zeros(len(cells.which)))
+        port, place, pi = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
+        for side, name in enumerate(("egress", "ingress")):
+            if name in duals:
+                machine, where, _ = cells.port_rows(side)
+                price = -duals[name]
+                if cells.full is not None:
+                    price[np.isin(machine * len(cells.length) + where, cells.full[side])] -= duals[f"{name}_full"]
+                port.append(machine + side * machines)
+                place.append(where)
+                pi.append(price)
+        mu = {s: p for s, p in stage.multipliers.items() if s != before_all}
+        nu = 1.0 if first else stage.multipliers.get(before_all or -1, 0.0)
+        price = np.concatenate(pi)
+        scale = common_scale([rho, lam, price, np.array([*mu.values(), nu])])
+        proofs.append(
+            LevelProof(
+                level=LATENESS if first else stage.level,
+                lam=scaled(lam, scale),
+                load=_prices(cells, _number(cells.grid, load)[unit], cell, scaled(rho, scale), joined),
+                port=_prices(cells, np.concatenate(port), np.concatenate(place), scaled(price, scale), joined),
+                scale=scale,
+                mu={s: int(scaled(np.array([p]), scale)[0]) for s, p in mu.items() if p > 1e-9},
+                nu=int(scaled(np.array([nu]), scale)[0]),
+            )
+        )
     return tuple(proofs)
-
-
-def _stage_proof(cells: Cells, load: Load, stage: Stage, first: bool, before_all: int | None) -> LevelProof:
-    machines, duals = len(cells.grid.out_units), stage.duals
-    unit, cell, _ = cells.load_entries(load)
-    rho = duals.get("level_link", np.zeros(len(unit)))
-    lam = duals.get("size", np.zeros(len(cells.which)))
-    port, place, pi = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
-    for side, name in enumerate(("egress", "ingress")):
-        if name in duals:
-            machine, where, _ = cells.port_rows(side)
-            price = -duals[name]
-            if cells.full is not None:
-                price[np.isin(machine * len(cells.length) + where, cells.full[side])] -= duals[f"{name}_full"]
-            port.append(machine + side * machines)
-            place.append(where)
-            pi.append(price)
-    mu = {s: p for s, p in stage.multipliers.items() if s != before_all}
-    nu = 1.0 if first else stage.multipliers.get(before_all or -1, 0.0)
-    price = np.concatenate(pi)
-    scale = common_scale([rho, lam, price, np.array([*mu.values(), nu])])
-    return LevelProof(
-        level=LATENESS if first else stage.level,
-        lam=scaled(lam, scale),
-        load=_prices(cells, _number(cells.grid, load)[unit], cell, scaled(rho, scale), before_all is None),
-        port=_prices(cells, np.concatenate(port), np.concatenate(place), scaled(price, scale), before_all is None),
-        scale=scale,
-        mu={s: int(scaled(np.array([p]), scale)[0]) for s, p in mu.items() if p > 1e-9},
-        nu=int(scaled(np.array([nu]), scale)[0]),
-    )
 
 
 def common_scale(values: list[Floats]) -> int:
@@ -198,18 +198,14 @@ def scaled(values: Floats, scale: int) -> NDArray[np.int64]:
 
 
 def _prices(cells: Cells, unit: Integers, cell: Integers, price: Integers, joined: bool) -> Prices:
-    """Nonzero duals; adjacent cells with equal duals are merged (if ``joined``)."""
+    """Nonzero duals of cells; where units may be late (in slots), every cell stays a run of its own."""
     kept = np.flatnonzero(price)
     kept = kept[np.lexsort((cell[kept], unit[kept]))]
-    unit, cell, price = unit[kept], cell[kept], price[kept]
-    if not len(kept) or not joined:
-        return Prices(unit, cells.edges[cell], cells.edges[cell + 1], price)
-    breaks = (np.diff(unit) != 0) | (np.diff(cell) != 1) | (np.diff(price) != 0)
-    first, last = np.flatnonzero(np.r_[True, breaks]), np.flatnonzero(np.r_[breaks, True])
-    return Prices(unit[first], cells.edges[cell[first]], cells.edges[cell[last] + 1], price[first])
+    runs = unit[kept], cells.edges[cell[kept]], cells.edges[cell[kept] + 1], price[kept]
+    return _merged(*runs) if joined else Prices(*runs)
 
 
-def part_document(part: SchedulePart, grid: Grid, load: Load, ends: Integers, loads: Sequence[int]) -> dict[str, Any]:
+class PartDocument:
     """A part as plain data for a solution file, with the names of the instance.
 
     Parameters
@@ -221,10 +217,7 @@ def part_document(part: SchedulePart, grid: Grid, load: Load, ends: Integers, lo
     loads
         Distinct positive loads of the part's transfers.
     """
-    return _Document(part, grid, load, ends, loads).made()
 
-
-class _Document:
     def __init__(self, part: SchedulePart, grid: Grid, load: Load, ends: Integers, loads: Sequence[int]) -> None:
         self.part, self.grid, self.load, self.loads, self.ends = part, grid, load, loads, ends
         self.names = [grid.instance.transfer_names[k] for k in part.transfers.tolist()]
@@ -235,6 +228,7 @@ class _Document:
         self.edges = np.unique(np.concatenate([*windows, *(each for p in prices for each in (p.begin, p.end))]))
 
     def made(self) -> dict[str, Any]:
+        """The document."""
         stages: dict[str, Any] = {}
         proofs = sorted(self.part.proofs, key=lambda proof: (proof.level != LATENESS, -proof.level))
         levels = [proof for proof in proofs if proof.level != LATENESS]
@@ -320,3 +314,49 @@ class _Document:
             for a, b in pairwise([begin, *inside, end]):
                 if least := first + change * ((a if change > 0 else b - 1) - begin):
                     yield side, run_label(machine, a, b), -least
+
+
+def duals_of(grid: Grid, parts: Sequence[SchedulePart]) -> dict[str, Dual]:
+    """Nonzero duals: ports by ``machine,slot`` (or ``machine,first..last`` with the mean dual), sizes by transfer.
+
+    Each is the dual of the first goal in which it is nonzero. Goals in order: lateness, then levels from the highest
+    down; level 1 has no dual, because the sum of all loads determines it.
+    """
+    names = [machine.name for machine in grid.instance.machines]
+    found: dict[int, list[tuple[int, int, int, int, int]]] = {}
+    size: dict[int, float] = {}
+    for part in parts:
+        for proof in sorted(part.proofs, key=lambda p: (p.level == LATENESS, p.level)):
+            p = proof.port
+            rows = (p.unit, p.begin, p.end, p.price, p.last)
+            for port, begin, end, price, last in zip(*(each.tolist() for each in rows), strict=True):
+                found.setdefault(port, []).append((begin, end, -price, -last, proof.scale))
+            priced = np.flatnonzero(proof.lam)
+            size |= dict(zip(part.transfers[priced].tolist(), (proof.lam[priced] / proof.scale).tolist(), strict=True))
+    duals = {}
+    for side, name in enumerate(("egress", "ingress")):
+        rows_of = [(p, row) for p in sorted(found) if p // len(names) == side for row in _overlaid(found[p])]
+        labels = [f"{names[p % len(names)]},{a}" + (f"..{b - 1}" if b > a + 1 else "") for p, (a, b, _) in rows_of]
+        duals[name] = Dual(np.array([row[2] for _, row in rows_of]), labels)
+    chosen = sorted(size)
+    duals["size"] = Dual(np.array([size[k] for k in chosen]), [grid.instance.transfer_names[k] for k in chosen])
+    return duals
+
+
+def _overlaid(prices: list[tuple[int, int, int, int, int]]) -> list[tuple[int, int, float]]:
+    """Cut overlapping runs into pieces, each with the mean dual of the last run that covers it.
+
+    ``prices``: first slot, end, price in the first slot and in the last, and the scale of both.
+    """
+    edges = np.unique([mark for begin, end, *_ in prices for mark in (begin, end)])
+    top = np.full(len(edges) - 1, -1)
+    for k, (begin, end, *_) in enumerate(prices):
+        top[np.searchsorted(edges, begin) : np.searchsorted(edges, end)] = k
+    found = []
+    for a, b, k in zip(edges[:-1].tolist(), edges[1:].tolist(), top.tolist(), strict=True):
+        if k >= 0:
+            begin, end, first, last, scale = prices[k]
+            steps = 2 * max(end - 1 - begin, 1)
+            mean = first * steps + (last - first) * (a + b - 1 - 2 * begin)
+            found.append((a, b, mean / (steps * scale)))
+    return found

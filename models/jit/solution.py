@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from flowlex.formulations.program_arrays import Integers, locked
 from flowlex.formulations.solver_outcome import Status
 from flowlex.models.jit.baselines import fill, greedy_schedule
-from flowlex.models.jit.dual_values import duals_of
 from flowlex.models.jit.interval_schedules import Blocks, load_counts, port_pieces
-from flowlex.models.jit.multipliers import SchedulePart, part_document
+from flowlex.models.jit.multipliers import PartDocument, SchedulePart, duals_of
 from flowlex.models.jit.plan_search import Plan
 from flowlex.models.jit.presolve import Overload
 from flowlex.models.jit.statement import window_ends
@@ -83,7 +82,7 @@ class JitSolution(Solution):
                 "bound": bound,
                 "gap": None if bound is None else abs(objective - bound) / max(1.0, abs(objective)),
             },
-            duals=duals_of(grid, plan) if proven else {},
+            duals=duals_of(grid, plan.parts) if proven else {},
             grid=grid,
             blocks=plan.blocks,
             load=load,
@@ -287,7 +286,7 @@ class JitSolution(Solution):
         for part in parts:
             own = self.blocks.only(np.searchsorted(self.grid.transfer, part.transfers))
             loads = np.unique(np.ceil(load_counts(self.grid, own, self.load)[0] - 1e-6)).astype(np.int64)
-            found.append(part_document(part, self.grid, self.load, ends, loads.tolist()))
+            found.append(PartDocument(part, self.grid, self.load, ends, loads.tolist()).made())
         return {"parts": found}
 
     def _draw(self, ax: Axes | None) -> Axes:
