@@ -6,7 +6,6 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from graphlib import TopologicalSorter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +142,7 @@ def _latest_and_ready(instance: JitInstance, rule: str) -> tuple[list[float], li
         graph = _precedence(job)
         for transfer in job.transfers:
             fed[transfer.feeds].append(transfer)
-        order = list(TopologicalSorter(graph).static_order())
+        order = list(_sorted(graph))
         turn = dict.fromkeys(order, 0)  # pass of the paper's algorithm that takes the transfers of a computation
         for name in order if rule == "paper" else ():
             turn[name] = max((turn[b] + bool(fed[b]) for b in graph[name]), default=0)
@@ -187,7 +186,7 @@ def planned_transfers(instance: JitInstance, share: float, share_of: str) -> Ite
     """The first share of every job's transfers, in topological order of the computations that they feed."""
     position = 0
     for job in instance.jobs:
-        place = {name: k for k, name in enumerate(_sorted(job))}
+        place = {name: k for k, name in enumerate(_sorted(_precedence(job)))}
         order = sorted(range(len(job.transfers)), key=lambda k: place[job.transfers[k].feeds])
         weight = [f.size_mb if share_of == "bytes" else 1.0 for f in job.transfers]
         total, before = sum(weight), 0.0
@@ -198,9 +197,8 @@ def planned_transfers(instance: JitInstance, share: float, share_of: str) -> Ite
         position += len(job.transfers)
 
 
-def _sorted(job: Job) -> Iterator[str]:
+def _sorted(graph: dict[str, list[str]]) -> Iterator[str]:
     """Computations in topological order, in the order in which they become ready."""
-    graph = _precedence(job)
     followers: dict[str, list[str]] = defaultdict(list)
     left = {name: len(before) for name, before in graph.items()}
     for name, before in graph.items():
