@@ -25,8 +25,9 @@ from tests.models.allocation.cases import random_instance
 from tests.validation.certificates.clusters import GOALS, random_cluster
 from tests.validation.faults.restated import Document, by_fault, by_options, restated, solved
 from tests.validation.faults.seeding import Change, array, field
-from tests.validation.faults.test_seeded import REVERSED, ZERO
 
+ZERO = array(lambda values: values.fill(0))
+REVERSED = array(lambda values: values.__setitem__(slice(None), values[::-1].copy()))
 NEGATED = array(lambda values: values.__imul__(-1))
 COSTS = {"no costs": ZERO, "costs reversed": REVERSED, "costs negated": NEGATED}
 
