@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
@@ -15,6 +15,20 @@ Claim: TypeAlias = Literal["optimal", "bounded", "feasible", "infeasible", "unbo
 How: TypeAlias = Literal["recomputed", "quoted"]
 #: Of a statement: ``proven`` from the data, only ``quoted`` from the solver, or ``refused`` because it is false.
 Verdict: TypeAlias = Literal["proven", "quoted", "refused"]
+
+
+#: The claims that support each status. An optimum with a weaker claim is quoted.
+SUPPORTING: Mapping[str, tuple[Claim, ...]] = {
+    "optimal": ("optimal",),
+    "feasible": ("optimal", "bounded", "feasible"),
+    "infeasible": ("infeasible",),
+    "unbounded": ("unbounded",),
+}
+#: Weaker claims that a stated certificate may make if more is shown.
+WEAKER: Mapping[str, tuple[Claim, ...]] = {
+    "optimal": ("optimal", "bounded", "feasible"),
+    "bounded": ("bounded", "feasible"),
+}
 
 
 class CertificateError(FlowlexError, AssertionError):
@@ -44,6 +58,11 @@ class Check:
     worst: float | int = 0
     detail: str = ""
     how: How = "recomputed"
+
+    @classmethod
+    def none(cls, name: str, offenders: Sequence[str]) -> Check:
+        """Nothing offends; the first three offenders are named."""
+        return cls(name, not offenders, len(offenders), ", ".join(offenders[:3]))
 
     @property
     def verdict(self) -> Verdict:

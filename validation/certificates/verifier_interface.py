@@ -31,7 +31,7 @@ from flowlex.instances.input_errors import InstanceError
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.model_changes import Changes, in_words, read_changes
 from flowlex.instances.named_modules import MODELS_VARIABLE, load_named_modules
-from flowlex.validation.certificates.certificate import Certificate, Check, Claim, Finding
+from flowlex.validation.certificates.certificate import SUPPORTING, WEAKER, Certificate, Check, Finding
 from flowlex.validation.certificates.exact_numbers import Number, agrees
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import (
@@ -56,6 +56,7 @@ __all__ = [
     "Strict",
     "Verifier",
     "changed_finding",
+    "gap_check",
     "read_document",
     "verifier_for",
     "verifier_kinds",
@@ -74,18 +75,6 @@ _OWN: dict[str, str] = {
     "load-partition": "flowlex.validation.restated.load:VERIFIER",
     "min-cost-flow": "flowlex.validation.restated.min_cost_flow:VERIFIER",
     "pod-placement": "flowlex.validation.restated.pods.verifier:VERIFIER",
-}
-#: The claims that support each status. An optimum with a weaker claim is quoted.
-_TRUE: Mapping[str, tuple[Claim, ...]] = {
-    "optimal": ("optimal",),
-    "feasible": ("optimal", "bounded", "feasible"),
-    "infeasible": ("infeasible",),
-    "unbounded": ("unbounded",),
-}
-#: Weaker claims that a stated certificate may make if more is shown.
-_WEAKER: Mapping[str, tuple[Claim, ...]] = {
-    "optimal": ("optimal", "bounded", "feasible"),
-    "bounded": ("bounded", "feasible"),
 }
 #: Exceptions of a judgement that refuse the document.
 _REFUSING = ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError
@@ -429,23 +418,23 @@ def same_values(
             here, there = rational(mine.get(label, 0)), given.get(label, Fraction(0))
             if here != there and abs(here - there) > Fraction(tolerance) * max(Fraction(1), abs(there)):
                 wrong.append(f"{name}[{label}]")
-    return Check("answer is that of the values", not wrong, len(wrong), ", ".join(sorted(wrong)[:3]))
+    return Check.none("answer is that of the values", sorted(wrong))
 
 
 def _bindings(document: Document, finding: Finding) -> Iterator[Check]:
     """Compare what the document states beside answer and proof with what was recomputed."""
-    true = finding.claim in _TRUE.get(document.status, ())
+    true = finding.claim in SUPPORTING.get(document.status, ())
     word = any(check.how == "quoted" for check in finding.checks)
     claims = {"optimal": word or not document.proof, "infeasible": word}
     quoted = claims.get(document.status, False) and finding.claim in ("bounded", "feasible")
     detail = f"{document.status!r}, shown: {finding.claim}{', the rest quoted from the solver' if quoted else ''}"
     yield Check("status", true or quoted, detail=detail, how="quoted" if quoted else "recomputed")
     if document.certificate is not None:
-        yield _stated(document.certificate, finding, {*_WEAKER["optimal"], document.status} if quoted else set())
+        yield _stated(document.certificate, finding, {*WEAKER["optimal"], document.status} if quoted else set())
     tolerance = finding.tolerance
     yield _figure("objective", document.objective, finding.objective, tolerance)
     yield _bound(document, finding, quoted)
-    yield _gap(document, finding)
+    yield gap_check(document, finding.gap)
     names = sorted({*document.stages, *finding.stages})
     stages = [_figure(f"stage {n}", document.stages.get(n), finding.stages.get(n), tolerance) for n in names]
     wrong = [check for check in stages if not check.ok]
@@ -456,7 +445,7 @@ def _bindings(document: Document, finding: Finding) -> Iterator[Check]:
 
 def _stated(certificate: Stated, finding: Finding, quoted: Collection[str]) -> Check:
     """A file may state a weaker or less exact certificate than is shown; a stronger one if it is ``quoted``."""
-    weaker = certificate.claim in _WEAKER.get(finding.claim, (finding.claim,))
+    weaker = certificate.claim in WEAKER.get(finding.claim, (finding.claim,))
     stronger = not weaker and certificate.claim not in quoted
     wrong = {
         f"claim {certificate.claim!r}, shown: {finding.claim!r}": stronger,
@@ -490,12 +479,13 @@ def _bound(document: Document, finding: Finding, quoted: bool) -> Check:
     return Check("bound", ok, 0 if ok else _size(rational(stated) - found), f"stated {stated}, shown {_short(found)}")
 
 
-def _gap(document: Document, finding: Finding) -> Check:
+def gap_check(document: Any, own: float | None = None) -> Check:
+    """Whether a file states the gap of its objective and bound; ``own``: by a measure of the problem's own."""
     if document.objective is None or document.bound is None:
         return Check("gap", document.gap is None, detail=f"stated {document.gap}")
     objective = rational(document.objective)
     usual = abs(objective - rational(document.bound)) / max(Fraction(1), abs(objective))
-    gap = usual if finding.gap is None else Fraction(finding.gap)
+    gap = usual if own is None else Fraction(own)
     ok = document.gap is not None and agrees(document.gap, gap, _ROUNDING)
     return Check("gap", ok, detail=f"stated {document.gap}, recomputed {float(gap):.6g}")
 

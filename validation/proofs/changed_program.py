@@ -26,6 +26,7 @@ from flowlex.instances.model_changes import (
 )
 from flowlex.validation.proofs import exact_program
 from flowlex.validation.proofs.exact_program import ColumnBlock, Exact, ExactProgram, Labels, RowBlock
+from flowlex.validation.proofs.program_builder import listed_rows
 
 
 def changed_program(program: ExactProgram, changes: Changes, needed: Collection[str] = ()) -> ExactProgram:
@@ -97,37 +98,14 @@ def _constraint(program: ExactProgram, rule: Constraint) -> ExactProgram:
     if isinstance(rule.rhs, dict) and (lost := [text for text in texts if text not in rule.rhs]):
         raise ValueError(f"rule {rule.name!r} has no right-hand side for {lost[0]!r}")
     sides = [rule.rhs[text] if isinstance(rule.rhs, dict) else rule.rhs for text in texts]
-    terms = [(row, column, value) for row, each in enumerate(rows.values()) for column, value in each.items()]
-    return _with_rows(program, rule.name, rule.relation, texts, terms, sides)
+    if rule.name in program.rows:
+        raise ValueError(f"rows named {rule.name!r} exist already")
+    made = listed_rows(rule.name, rule.relation, dict(zip(texts, rows.values(), strict=True)), sides)
+    return replace(program, rows={**program.rows, rule.name: made} if texts else program.rows)
 
 
 def _matches(row: tuple[Any, ...], levels: tuple[str, ...], wanted: Labels) -> bool:
     return all(label == wanted[level] for level, label in zip(levels, row, strict=True) if level in wanted)
-
-
-def _with_rows(
-    program: ExactProgram,
-    name: str,
-    relation: str,
-    texts: list[str],
-    terms: Sequence[tuple[int, int, Fraction]],
-    sides: Sequence[Fraction],
-) -> ExactProgram:
-    if name in program.rows:
-        raise ValueError(f"rows named {name!r} exist already")
-    both = Exact.of([*(value for _, _, value in terms), *sides])
-    block = RowBlock(
-        name,
-        len(texts),
-        relation,
-        np.array([row for row, _, _ in terms], np.int64),
-        np.array([column for _, column, _ in terms], np.int64),
-        both.numbers[: len(terms)],
-        both.numbers[len(terms) :],
-        both.unit,
-        lambda: texts,
-    )
-    return replace(program, rows={**program.rows, name: block} if texts else program.rows)
 
 
 def _drop(program: ExactProgram, drop: Drop) -> ExactProgram:

@@ -145,7 +145,8 @@ class ProgramBuilder:
     def program(self, tolerance: float = 1e-7) -> ExactProgram:
         """The problem."""
         rows = {
-            name: _block(name, rows) if isinstance(rows, _SingleRows) else rows for name, rows in self._rows.items()
+            name: listed_rows(name, each.relation, each.terms, each.rhs) if isinstance(each, _SingleRows) else each
+            for name, each in self._rows.items()
         }
         lower, upper = (
             Bounds(_together(*(side.at for side in sides)), _joined([side.missing for side in sides], bool))
@@ -201,14 +202,12 @@ def _together(*parts: Exact) -> Exact:
     return Exact(_joined([part.numbers for part in same]), same[0].unit if same else Fraction(1))
 
 
-def _block(name: str, rows: _SingleRows) -> RowBlock:
-    many = [len(terms) for terms in rows.terms.values()]
-    values: list[Any] = [v for terms in rows.terms.values() for v in terms.values()]
-    both = Exact.of([*values, *rows.rhs])
-    column = np.array([c for terms in rows.terms.values() for c in terms], np.int64)
-    row = np.repeat(np.arange(len(many)), many)
-    texts = list(rows.terms)
-    k = len(values)
-    return RowBlock(
-        name, len(many), rows.relation, row, column, both.numbers[:k], both.numbers[k:], both.unit, lambda: texts
-    )
+def listed_rows(name: str, relation: str, terms: Mapping[str, Mapping[int, Number]], rhs: Sequence[Number]) -> RowBlock:
+    """Rows one by one: the coefficients of each by its label and by column, and the sides."""
+    many = [len(each) for each in terms.values()]
+    values: list[Any] = [v for each in terms.values() for v in each.values()]
+    both, k = Exact.of([*values, *rhs]), len(values)
+    column = np.array([c for each in terms.values() for c in each], np.int64)
+    row, texts = np.repeat(np.arange(len(many)), many), list(terms)
+    numbers = both.numbers[:k], both.numbers[k:]
+    return RowBlock(name, len(many), relation, row, column, *numbers, both.unit, lambda: texts)

@@ -15,10 +15,11 @@ from pydantic import ConfigDict, Field
 from flowlex.formulations.language.statement import Statement
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.field_descriptions import describe
-from flowlex.validation.certificates.certificate import Certificate, Check, Claim
+from flowlex.validation.certificates.certificate import SUPPORTING, WEAKER, Certificate, Check
 from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import Numeric, SolutionError, Stated, Strict, read_as
+from flowlex.validation.certificates.verifier_interface import gap_check
 from flowlex.validation.proofs.checker import StageVerdict, Verdict, judge
 from flowlex.validation.proofs.exact_program import ExactProgram
 from flowlex.validation.proofs.own_statement import exact_program
@@ -28,19 +29,6 @@ from flowlex.validation.proofs.proof import exact_answer, from_document
 VERSION = 3
 #: Begins the check that says what a verdict rests on.
 PROVEN_FOR = "proven for the problem as stated in"
-#: The claims that support each status.
-_TRUE: dict[str, tuple[Claim, ...]] = {
-    "optimal": ("optimal",),
-    "feasible": ("optimal", "bounded", "feasible"),
-    "infeasible": ("infeasible",),
-    "unbounded": ("unbounded",),
-}
-_WEAKER: dict[str, tuple[Claim, ...]] = {
-    "optimal": ("optimal", "bounded", "feasible"),
-    "bounded": ("bounded", "feasible"),
-}
-#: Relative difference between a gap and its recomputation that floating point explains.
-_ROUNDING = 1e-9
 
 
 class StatedStage(Strict):
@@ -178,7 +166,7 @@ def _bindings(read: SolutionDocument, verdict: Verdict, program: ExactProgram) -
     claim = verdict.claim
     yield _status(read, verdict)
     if read.certificate is not None:
-        stronger = read.certificate.claim not in _WEAKER.get(claim, (claim,))
+        stronger = read.certificate.claim not in WEAKER.get(claim, (claim,))
         finer = read.certificate.exact and not verdict.certificate.exact
         detail = f"{read.certificate.claim!r}{' exactly' if finer else ''}, shown: {claim!r}"
         yield Check("stated claim", not stronger and not finer, detail=detail)
@@ -195,7 +183,7 @@ def _bindings(read: SolutionDocument, verdict: Verdict, program: ExactProgram) -
     yield Check("objective", told, detail=f"{float(value):.12g}" if told else f"stated {read.objective}, is {value}")
     shown = first.bound if first is not None else None
     yield _bound("bound", read.bound, shown, program.objectives[0].sign if first is not None else 1, tolerance)
-    yield _gap(read)
+    yield gap_check(read)
     if list(read.stages) != list(stages):
         said, have = ", ".join(read.stages) or "none", ", ".join(stages) or "none"
         yield Check("objectives", False, detail=f"stated {said}; the problem has {have}")
@@ -206,7 +194,7 @@ def _bindings(read: SolutionDocument, verdict: Verdict, program: ExactProgram) -
 
 def _status(read: SolutionDocument, verdict: Verdict) -> Check:
     detail = f"{read.status!r}, shown: {verdict.claim}"
-    if verdict.claim in _TRUE[read.status]:
+    if verdict.claim in SUPPORTING[read.status]:
         return Check("status", True, detail=detail)
     if read.status == "optimal":
         # By the solver's word: it states a bound that the value reaches for every objective that is not proven.
@@ -227,15 +215,6 @@ def _bound(name: str, stated: Any, shown: Fraction | None, sign: int, tolerance:
         return Check(name, False, detail=detail)
     weaker = sign * rational(stated) <= sign * shown
     return Check(name, weaker or agrees(stated, shown, tolerance), detail=detail)
-
-
-def _gap(read: SolutionDocument) -> Check:
-    if read.objective is None or read.bound is None:
-        return Check("gap", read.gap is None, detail=f"stated {read.gap}")
-    value, bound = rational(read.objective), rational(read.bound)
-    gap = abs(value - bound) / max(Fraction(1), abs(value))
-    ok = read.gap is not None and agrees(read.gap, gap, _ROUNDING)
-    return Check("gap", ok, detail=f"stated {read.gap}, recomputed {float(gap):.6g}")
 
 
 def _stage(

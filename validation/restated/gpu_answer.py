@@ -27,7 +27,7 @@ from flowlex.validation.certificates.verifier_interface import Claimed, Document
 from flowlex.validation.proofs.changed_program import changed_program
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, common_unit, scaled
 from flowlex.validation.proofs.proof import ProofError
-from flowlex.validation.restated.gpu_cluster import Cluster, none
+from flowlex.validation.restated.gpu import GpuColumns
 from flowlex.validation.restated.gpu_program import GpuRound, GpuSelections
 from flowlex.validation.restated.program_finding import program_finding
 
@@ -48,16 +48,42 @@ class GpuAnswer(Strict):
     cost_unit_s: str
 
 
+class Cluster:
+    """The instance as columns in its own order, and the answer placed in them."""
+
+    def __init__(self, view: GpuColumns, placements: dict[str, str]) -> None:
+        self.view = view
+        self.gpu: dict[str, int] = {name: g for g, name in enumerate(view.gpu_names)}
+        self.task: dict[str, int] = {name: t for t, name in enumerate(view.task_names)}
+        self.job: dict[str, int] = {name: j for j, name in enumerate(view.job_names)}
+        self.node: dict[str, int] = {name: n for n, name in enumerate(view.node_names)}
+        self.gpu_memory, self.gpu_node = view.gpu_memory, view.gpu_node
+        self.need, self.job_of = view.task_memory, view.task_job
+        self.own, self.elapsed = view.task_running_gpu, view.task_elapsed
+        self.names: list[str] = list(self.task)
+        self.names_of_jobs: list[str] = list(self.job)
+        self.at: NDArray[np.int64] = np.full(len(self.task), -1)
+        self.strange: list[str] = [
+            f"{t} on {g}" for t, g in placements.items() if t not in self.task or g not in self.gpu
+        ]
+        if not self.strange:
+            for t, g in placements.items():
+                self.at[self.task[t]] = self.gpu[g]
+
+    def counts(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.bincount(self.job_of[chosen], minlength=len(self.job))
+
+
 def _judge(claimed: Claimed) -> Finding:
     instance, document, answer = claimed.instance, claimed.document, claimed.answer
     round_ = GpuRound.of(instance, document.options)
     cluster = Cluster(round_.view, answer.placements)
     if cluster.strange:
-        return Finding("feasible", (none("tasks and GPUs of this instance", cluster.strange),))
+        return Finding("feasible", (Check.none("tasks and GPUs of this instance", cluster.strange),))
     costs, at = round_.costs, cluster.at
     own = np.flatnonzero(at >= 0)
     may = (cluster.own[own] == at[own]) | (round_.starts[own] & (cluster.need[own] <= cluster.gpu_memory[at[own]]))
-    checks = [none("every task may run on its GPU", [cluster.names[t] for t in own[~may].tolist()])]
+    checks = [Check.none("every task may run on its GPU", [cluster.names[t] for t in own[~may].tolist()])]
     checks += _named(cluster, answer)
     started = (at >= 0) & ~round_.held
     read = costs.levels(started, cluster.gpu_node[at])
@@ -209,7 +235,7 @@ def _named(cluster: Cluster, answer: GpuAnswer) -> Iterator[Check]:
     off, held = cluster.at < 0, cluster.own >= 0
     for state, chosen, said in (("stopped", off & held, answer.preempted), ("waiting", off & ~held, answer.waiting)):
         true = {cluster.names[t] for t in np.flatnonzero(chosen).tolist()}
-        yield none(f"{state} tasks are those named", sorted(true ^ set(said)))
+        yield Check.none(f"{state} tasks are those named", sorted(true ^ set(said)))
 
 
 def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -> Iterator[Check]:
@@ -232,7 +258,7 @@ def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -
         for name, values in columns.items():
             if row[name] != values[j] and abs(row[name] - values[j]) > 1e-9 * (1 + abs(values[j])):
                 wrong.append(f"{name} of {row['job']} is {values[j]:g} (stated {row[name]})")
-    yield none("the table of jobs", wrong)
+    yield Check.none("the table of jobs", wrong)
 
 
 def _fair_shares(round_: GpuRound, answer: GpuAnswer) -> Check:
@@ -240,10 +266,10 @@ def _fair_shares(round_: GpuRound, answer: GpuAnswer) -> Check:
     name, jobs = "fair shares of the table", round_.view.job_names
     stated: dict[str, Any] = {str(row.get("job")): row.get("fair_share") for row in answer.jobs}
     if not round_.options.policy.fair:
-        return none("no job has a fair share", [job for job, share in stated.items() if share is not None])
+        return Check.none("no job has a fair share", [job for job, share in stated.items() if share is not None])
     if strange := [job for job in jobs if not isinstance(stated.get(job), (int, float, str))]:
-        return none(name, strange)
-    return none(name, [job for job, x in zip(jobs, round_.levels, strict=True) if not agrees(stated[job], x)])
+        return Check.none(name, strange)
+    return Check.none(name, [job for job, x in zip(jobs, round_.levels, strict=True) if not agrees(stated[job], x)])
 
 
 def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) -> dict[str, Any]:
@@ -273,7 +299,7 @@ def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) 
     round_ = GpuRound.of(claimed.instance, claimed.document.options)
     cluster = Cluster(round_.view, answer.placements)
     if cluster.strange:
-        return Finding("feasible", (none("tasks and GPUs of this instance", cluster.strange),))
+        return Finding("feasible", (Check.none("tasks and GPUs of this instance", cluster.strange),))
     costs, unit = round_.costs, rational(answer.cost_unit_s)
     read = costs.levels((cluster.at >= 0) & ~round_.held, cluster.gpu_node[cluster.at])
     checks = (

@@ -243,7 +243,7 @@ def _judge(claimed: Claimed) -> Finding:
     metrics |= _finishes(data, after.tolist())
     program, first, columns = restate_moves(data)
     back = [data.names[h] for h, n in np.argwhere((columns < 0) & (moved != 0)).tolist()]
-    checks.append(Check("only nodes above their target send", not back, len(back), ", ".join(back[:3])))
+    checks.append(Check.none("only nodes above their target send", back))
     values = np.zeros(program.count, items.dtype)
     rank = [data.holders[k].index(h) for k, h in zip(block, holder, strict=True)] if data.replicas else 0
     np.add.at(values, first[block] + np.array(rank, np.int64), items)
@@ -272,7 +272,7 @@ def _carried(needed: Mapping[tuple[int, int], int], stated: Sequence[Move], data
             wrong.append(f"{m.items} from {m.source} to {m.target} in {m.seconds} s")
     odd = [pair for pair in sorted({*moves, *needed}) if moves[pair] != needed.get(pair, 0)]
     wrong += [f"{data.names[h]} to {data.names[n]}" for h, n in odd]
-    return Check("moves are those of the blocks", not wrong, len(wrong), ", ".join(wrong[:3]))
+    return Check.none("moves are those of the blocks", wrong)
 
 
 def _finishes(data: _Data, after: Sequence[int]) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def _judge(claimed: Claimed) -> Finding:
     names = {task.task.name for task in problem.tasks}
     strange = [f"{t} on {m}" for t, m in answer.placements.items() if t not in names or m not in problem.machine]
     if strange:
-        return Finding("feasible", (_none("tasks and machines of this instance", strange),))
+        return Finding("feasible", (Check.none("tasks and machines of this instance", strange),))
     at, jobs = _places(problem, answer), instance.jobs
     foreign = problem.goals.foreign
     checks = [_waiting(problem, at, answer), *(() if foreign else _shares(problem, answer))]
@@ -111,7 +111,7 @@ def _judge(claimed: Claimed) -> Finding:
             statement.size_row(size.machine, size.resource, size.size)
     made = _program_for(statement, {} if foreign else body, at)
     values, wrong = made.values(at)
-    checks.append(_none("every task may run on its machine", [problem.tasks[t].task.name for t in wrong]))
+    checks.append(Check.none("every task may run on its machine", [problem.tasks[t].task.name for t in wrong]))
     if groups is not None:  # counts do not say on which machine of a kind a task runs
         alone = FlowStatement(problem, shares)
         runs = np.flatnonzero(at >= 0)
@@ -231,15 +231,15 @@ def _prices(made: FlowProgram, stage: str, leaf: Leaf) -> tuple[dict[str, int], 
 
 def _waiting(problem: Problem, at: NDArray[np.int64], answer: FlowAnswer) -> Check:
     waiting = {task.task.name for task, m in zip(problem.tasks, at.tolist(), strict=True) if m < 0}
-    return _none("names of waiting tasks", sorted(waiting ^ set(answer.waiting)))
+    return Check.none("names of waiting tasks", sorted(waiting ^ set(answer.waiting)))
 
 
 def _shares(problem: Problem, answer: FlowAnswer) -> Iterator[Check]:
     jobs, stated = problem.instance.jobs, answer.shares
     if problem.shares() is None:
-        yield _none("shares without a goal of shares: none", list(stated))
+        yield Check.none("shares without a goal of shares: none", list(stated))
         return
-    yield _none("names of jobs with shares", sorted(stated.keys() ^ {job.name for job in jobs}))
+    yield Check.none("names of jobs with shares", sorted(stated.keys() ^ {job.name for job in jobs}))
     if stated.keys() != {job.name for job in jobs}:
         return
     kind, shares = problem.goals.by_kind["FairShares"]["kind"], [tuple(stated[job.name]) for job in jobs]
@@ -249,7 +249,9 @@ def _shares(problem: Problem, answer: FlowAnswer) -> Iterator[Check]:
         yield Check("shares are max-min fair", same and not why, detail=why)
         return
     wrong = [job.name for job, here, share in zip(jobs, shares, stated_shares(problem), strict=True) if here != share]
-    yield _none("shares by dominant resources" if kind == "dominant" else "guarantees and limits of the jobs", wrong)
+    yield Check.none(
+        "shares by dominant resources" if kind == "dominant" else "guarantees and limits of the jobs", wrong
+    )
 
 
 def _metrics(problem: Problem, at: NDArray[np.int64], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,10 +274,6 @@ def _metrics(problem: Problem, at: NDArray[np.int64], values: Mapping[str, Any])
         **({f"cost_of_{rank}": values[rank] for rank in ranks} if len(ranks) > 1 else {}),
         "cost": sum(values[rank] for rank in ranks),
     }
-
-
-def _none(name: str, offenders: list[str]) -> Check:
-    return Check(name, not offenders, len(offenders), ", ".join(offenders[:3]))
 
 
 # ---- changed models
@@ -338,7 +336,7 @@ def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) 
     checks = (
         same_values({"x": {label_text(pair): 1 for pair in answer.placements.items()}}, values),
         _waiting(problem, at, answer),
-        _none("shares of jobs", wrong),
+        Check.none("shares of jobs", wrong),
         Check("unit of costs", answer.scale == problem.scale, detail=f"1/{problem.scale}"),
     )
     return Finding("feasible", checks, metrics=_metrics(problem, at, {"shortfall": 0, **figures}))

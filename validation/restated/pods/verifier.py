@@ -423,7 +423,7 @@ def _measure(document: Document, _: PodInstance, changes: Changes, finding: Find
         for node, each in distance.items()
         if (d := rational(each)) * d * (1 - _ROUNDED) > rational(square.get(node, 0)) + _ROUNDED
     ]
-    check = Check("squares of distances", not short, len(short), ", ".join(short[:3]))
+    check = Check.none("squares of distances", short)
     finding = replace(finding, checks=(*finding.checks, check))
 
     def root(value: Fraction, stated: Number | None) -> Fraction:
