@@ -426,9 +426,9 @@ def _multipliers(
 ) -> Leaf:
     """A leaf with its multipliers in exact numbers, measured in the unit ``own``."""
     blocks = list(program.rows.values())
-    units = [_measure(block.unit, block.value) for block in blocks]
+    units = [_measure(block.unit, block.smallest) for block in blocks]
     per_row = [rows[s : s + b.count] * float(u / own) for b, u, s in zip(blocks, units, starts, strict=False)]
-    before = [(o.name, _measure(o.unit, o.value)) for o in program.objectives[: len(earlier)]]
+    before = [(o.name, _measure(o.unit, o.smallest)) for o in program.objectives[: len(earlier)]]
     per_earlier = np.array([e * float(u / own) for e, (_, u) in zip(earlier.tolist(), before, strict=False)])
     per_cut = cuts * float(1 / own)  # of rows in units of 1 / grain
     side = np.array([of_split * float(1 / own)])
@@ -463,9 +463,9 @@ def _multipliers(
     return Leaf(found_rows, found_earlier, found_cuts, branches, is_own)
 
 
-def _measure(unit: Fraction, values: Any = ()) -> Fraction:
+def _measure(unit: Fraction, smallest: int = 0) -> Fraction:
     """The unit in which multipliers are measured: that of the data, unless these are binary fractions or all large."""
-    least = int(np.abs(values).min()) * unit if len(values) else 0
+    least = smallest * unit
     if least > _LARGE:
         return Fraction(2) ** int(math.log2(least))
     return unit if max(unit.numerator, unit.denominator) <= _DECIMAL else Fraction(1)

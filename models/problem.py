@@ -515,6 +515,7 @@ class Problem(Statement):
                 cut_rounds=cut_rounds,
                 watch=watch,
                 strong=certify,
+                vectors=piecewise.sorted_vectors(self),
             )
             line.end()
             times = (begun, compiled, time.perf_counter())

@@ -20,6 +20,7 @@ import numpy as np
 from flowlex.formulations.language.expressions import Expression
 from flowlex.formulations.language.labels import StatementError
 from flowlex.formulations.language.statement import Statement, _integral, _range_of
+from flowlex.formulations.lexicographic.sorted_vectors import SortedVector
 
 #: Most entries of a vector that is sorted without breakpoints: the rows are the square of it.
 _MOST = 400
@@ -85,6 +86,23 @@ def sorted_stages(
         problem._objective(
             f"{name}_{k}", total, sign < 0, 0, words or f"sum of the {k} {which} of {name}", "", sorted_of=name
         )
+
+
+def sorted_vectors(problem: Statement) -> list[SortedVector]:
+    """Where the stages stand that sort the sums of the largest or smallest entries, as `sorted_stages` states them."""
+    found, names = [], [o.name for o in problem.objectives]
+    starts = dict(zip(problem.rows, np.cumsum([0, *(b.index.count for b in problem.rows.values())]), strict=False))
+    for name in dict.fromkeys(o.sorted_of for o in problem.objectives if o.sorted_of):
+        threshold, excess = problem.blocks.get(f"{name}_threshold"), problem.blocks.get(f"{name}_excess")
+        rows = problem.rows.get(f"{name}_sorted")
+        if threshold is None or excess is None or rows is None or f"{name}_1" not in names:
+            continue
+        n, first = threshold.index.count, names.index(f"{name}_1")
+        if names[first : first + n] == [f"{name}_{k}" for k in range(1, n + 1)] and n * n == rows.index.count:
+            square = np.arange(n * n).reshape(n, n)
+            columns = threshold.start + np.arange(n)
+            found.append(SortedVector(first, columns, excess.start + square, int(starts[rows.name]) + square))
+    return found
 
 
 def _integer_levels(problem: Statement, entries: Expression, sign: int) -> list[Fraction] | None:

@@ -25,6 +25,7 @@ import numpy as np
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Branch, Leaf, StageResult, StagesOutcome
 from flowlex.formulations.lexicographic.scaling import Scaling
 from flowlex.formulations.lexicographic.solver_watch import Watch, interruptible
+from flowlex.formulations.lexicographic.sorted_vectors import SortedVector
 from flowlex.formulations.lexicographic.stage_program import WHOLE, Gains, StageProgram, close_to, raised
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Booleans, Floats, LinearProgramArrays
@@ -52,6 +53,7 @@ def solve_stages(
     cut_rounds: int = 0,
     watch: Watch | None = None,
     strong: bool = False,
+    vectors: Sequence[SortedVector] = (),
 ) -> StagesOutcome:
     """Minimise the costs one after the other.
 
@@ -83,6 +85,8 @@ def solve_stages(
         Is told of answers and bounds, and ends the solve on Ctrl-C; what is missing then is like after a time limit.
     strong
         Choose columns to branch on by trying some of them; within a time limit, trees may then have more leaves.
+    vectors
+        Stages that sort a vector, and where they stand.
 
     Returns
     -------
@@ -111,8 +115,9 @@ def solve_stages(
         unit = float(units[stage]) if stage < len(units) else 1.0
         return allowance(stage, value / unit) * unit if allowance is not None else 0.0
 
+    sorted_ = [vector for vector in vectors if accept is None and vector.fits(arrays, costs)]
     with interruptible(watch):
-        found = _all_stages(program, costs, steps, given_up, cut_rounds, started)
+        found = _all_stages(program, costs, steps, given_up, cut_rounds, started, sorted_)
     return found if scaling is None else scaling.undone(found)
 
 
@@ -123,6 +128,7 @@ def _all_stages(
     allowance: Callable[[int, float], float],
     cut_rounds: int,
     started: float,
+    vectors: Sequence[SortedVector],
 ) -> StagesOutcome:
     """Minimise stage after stage."""
     arrays, accept, watch = program.arrays, program.accept, program.watch
@@ -135,7 +141,7 @@ def _all_stages(
         empty: tuple[Leaf, ...] = ()
         result = _unsolved(program, cost)
         if result is None:
-            result, empty = _stage(program, cost, step, cut_rounds)
+            result, empty = _stage(program, cost, step, cut_rounds, k, vectors)
         if result is None and program.ray is not None:
             return StagesOutcome(
                 Status.UNBOUNDED, program.best, tuple(results), _method(program), "the objective improves without end",
@@ -184,12 +190,18 @@ def _method(program: StageProgram) -> str:
 
 
 def _stage(
-    program: StageProgram, cost: Floats, step: float, cut_rounds: int
+    program: StageProgram, cost: Floats, step: float, cut_rounds: int, number: int, vectors: Sequence[SortedVector]
 ) -> tuple[StageResult | None, tuple[Leaf, ...]]:
     """Minimise one stage; without an answer, return leaves that prove infeasibility, or leave a ray."""
     program.minimise(cost)
     program.wake(cost)
-    trivial = _trivial(program, cost, step)
+    trivial = None
+    for vector in vectors:
+        direct = vector.stage(program, number, cost)
+        if direct is not None:
+            program.take(direct[0], cost)
+            trivial = _settled(program, direct[1], False, cost, step)
+    trivial = trivial or _trivial(program, cost, step)
     if trivial is None:
         root, vertex = program.relax((), cost)
         plain = root

@@ -103,6 +103,11 @@ def largest(values: Whole) -> float:
     return float(max(int(values.max()), -int(values.min())))
 
 
+def smallest(values: Whole) -> int:
+    """Smallest absolute value; 0 without any."""
+    return int(np.abs(values).min()) if len(values) else 0
+
+
 def dot(a: Whole, b: Whole) -> int:
     """``sum(a * b)``, exactly."""
     if not len(a):
@@ -201,6 +206,11 @@ class RowBlock:
         return int(np.bincount(self.column).max()) <= 1
 
     @cached_property
+    def smallest(self) -> int:
+        """Smallest absolute coefficient; 0 without any."""
+        return smallest(self.value)
+
+    @cached_property
     def widest(self) -> int:
         """Most terms of a row."""
         return int(np.bincount(self.row).max()) if len(self.row) else 0
@@ -227,6 +237,11 @@ class Objective:
     relative: bool = False
     #: Its values are multiples of ``step * unit`` if its columns are integer; 0: of the divisor of ``value``.
     step: int = 0
+
+    @cached_property
+    def smallest(self) -> int:
+        """Smallest absolute coefficient; 0 without any."""
+        return smallest(self.value)
 
     @property
     def sign(self) -> int:

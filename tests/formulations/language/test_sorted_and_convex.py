@@ -170,3 +170,41 @@ def test_within_that_means_nothing_is_refused(within: object) -> None:
     x = p.variables("x")
     with pytest.raises(fx.StatementError, match="within"):
         p.minimize("goal", x, within=within)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_stages_over_entries_alone_have_the_values_and_proofs_of_all_pairs(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(seed)
+    jobs = pd.RangeIndex(int(rng.integers(2, 8)), name="job")
+    links = pd.RangeIndex(int(rng.integers(1, 4)), name="link")
+    most = pd.DataFrame(rng.integers(0, 9, (len(jobs), len(links))), index=jobs, columns=links)
+    p = fx.Problem("fair")
+    x = p.variables("x", job=jobs, link=links, upper=most)
+    p.constrain("room", x.sum(by="link") <= pd.Series(rng.integers(1, 20, len(links)), index=links))
+    if seed % 3 == 0:
+        p.minimize("first", (x * pd.Series(rng.integers(-3, 4, len(jobs)), index=jobs)).sum())
+    shares = x.sum(by="job") * pd.Series(rng.integers(1, 4, len(jobs)), index=jobs)
+    if seed % 2:
+        p.maximize_leximin("share", shares + pd.Series(rng.integers(0, 3, len(jobs)), index=jobs))
+    else:
+        p.minimize_leximax("share", shares)
+    p.maximize("last", x.sum())
+    direct = p.solve()
+    monkeypatch.setattr("flowlex.formulations.language.piecewise.sorted_vectors", lambda problem: [])
+    plain = p.solve()
+    for one, other in zip(direct.stages.values(), plain.stages.values(), strict=True):
+        assert one.proven
+        assert one.value == pytest.approx(other.value)
+
+
+def test_fair_shares_of_eighty_entries_are_solved_and_proven() -> None:
+    rng = np.random.default_rng(0)
+    jobs, links = pd.RangeIndex(80, name="job"), pd.RangeIndex(16, name="link")
+    p = fx.Problem("fair")
+    most = pd.DataFrame(rng.integers(1, 9, (80, 16)) * (rng.random((80, 16)) < 0.4), index=jobs, columns=links)
+    x = p.variables("x", job=jobs, link=links, upper=most)
+    p.constrain("room", x.sum(by="link") <= pd.Series(rng.integers(5, 20, 16), index=links))
+    p.maximize_leximin("share", x.sum(by="job"))
+    assert p.solve().certificate.summary.startswith("optimal, proven")
