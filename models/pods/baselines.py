@@ -8,26 +8,24 @@ best; a pod that does not fit waits, and the next one is tried), and ``whole-car
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flowlex.formulations.deferred_compilation import with_small_work
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineName
-from flowlex.instances.pods import LoadReading, PodInstance
+from flowlex.instances.pods import PodInstance
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.genetic_algorithm import Evolution, GeneticSettings, genetic
+from flowlex.models.pods.methods.placement_policies import EVEN, POLICIES, by_priority, place_by
+from flowlex.models.pods.problem.cluster import Cluster, deviation, packed_running
 from flowlex.models.pods.problem.group_rules import broken_rules
-from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
-from flowlex.models.pods.problem.running_pods import packed_running
-from flowlex.models.pods.search.placement_policies import EVEN, POLICIES, by_priority
-from flowlex.models.pods.search.placement_steps import place_by
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BASELINES", "POLICIES", "Evolution", "GeneticSettings", "compare", "genetic", "place", "sensitivity"]
+__all__ = ["BASELINES", "POLICIES", "Evolution", "GeneticSettings", "compare", "genetic", "place"]
 
 BASELINES = (*POLICIES, "priority-queue", "whole-cards")
 
@@ -119,37 +117,6 @@ def compare(
     table = pd.DataFrame(rows).set_index("method")
     table.insert(list(table.columns).index("sigma") + 1, "sigma, same pods", [least(cluster) for cluster in clusters])
     return table
-
-
-def sensitivity(instance: PodInstance, *, engine: EngineName = "highs", **options: Any) -> pd.DataFrame:
-    """Compare the readings (`LoadReading`) of the paper's load formula, which is lost: one row per reading.
-
-    Columns: status, sigma and bound in this reading, number of waiting pods, sigma of this placement in the first
-    reading (``normalised``), and number of pods on other nodes than in the first reading.
-    """
-    import pandas as pd
-
-    from flowlex.models.pods.model import PodPlacement
-
-    rows: list[dict[str, Any]] = []
-    first: Any = None
-    for reading in get_args(LoadReading):
-        solution = PodPlacement(instance.model_copy(update={"load_reading": reading})).solve(engine, **options)
-        solution.require_answer()
-        first = first or solution
-        loads = Cluster.of(first.source.arrays, solution.node, {}, cards=False).loads
-        rows.append(
-            {
-                "reading": reading,
-                "status": str(solution.status),
-                "sigma": solution.objective,
-                "bound": solution.bound,
-                "waiting": int((solution.node < 0).sum()),
-                "sigma, normalised": deviation(loads),
-                "elsewhere": int((solution.node != first.node).sum()),
-            }
-        )
-    return pd.DataFrame(rows).set_index("reading")
 
 
 def _row(

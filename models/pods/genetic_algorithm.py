@@ -11,12 +11,10 @@ from flowlex.formulations.deferred_compilation import with_small_work
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.pods import PodInstance
 from flowlex.models.model_base import ModelError
+from flowlex.models.pods.methods.balance import move_cost_of
+from flowlex.models.pods.methods.placement_policies import POLICIES, by_priority, place_by
+from flowlex.models.pods.problem.cluster import Cluster, deviation, packed_running
 from flowlex.models.pods.problem.group_rules import broken_rules
-from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
-from flowlex.models.pods.problem.running_pods import packed_running
-from flowlex.models.pods.relocation_phase import move_cost_of
-from flowlex.models.pods.search.placement_policies import POLICIES, by_priority
-from flowlex.models.pods.search.placement_steps import place_by
 
 
 @dataclass(frozen=True)

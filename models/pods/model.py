@@ -29,21 +29,17 @@ from flowlex.formulations.solver_outcome import EngineError, EngineName, SolveOp
 from flowlex.instances.pods import PodInstance
 from flowlex.models.incumbents import offer
 from flowlex.models.model_base import Model, ModelError
-from flowlex.models.pods.admission_phase import Admission, Admitting
-from flowlex.models.pods.balance_phase import BalanceOutcome, BalanceProof, Balancing, settled_tangents
-from flowlex.models.pods.bounds.price_relaxation import Relaxation
-from flowlex.models.pods.fair_admission import FairAdmitting, least_shares
+from flowlex.models.pods.methods.admission import Admission, Admitting, SearchLimits
+from flowlex.models.pods.methods.balance import BalanceProof, Balancing, move_cost_of
+from flowlex.models.pods.methods.fair_admission import FairAdmitting, least_shares
+from flowlex.models.pods.methods.placement_policies import with_waiting
+from flowlex.models.pods.methods.price_relaxation import Relaxation
+from flowlex.models.pods.methods.proof import PlacementRun, proof_document, so_far
 from flowlex.models.pods.methods.variance_tangents import with_squares, with_tangents
-from flowlex.models.pods.placement_run import PlacementRun, proof_document, so_far
-from flowlex.models.pods.problem.admission_levels import Key, Levels, Ranking
+from flowlex.models.pods.problem.admission_levels import Key, Levels, Ranking, ValueMeasure
 from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance
+from flowlex.models.pods.problem.cluster import Cluster, check_running
 from flowlex.models.pods.problem.integer_program import Groups, PlacementProgram, pods_of_values
-from flowlex.models.pods.problem.node_fill_state import Cluster
-from flowlex.models.pods.problem.pod_value import ValueMeasure
-from flowlex.models.pods.problem.running_pods import check_running
-from flowlex.models.pods.relocation_phase import fewest_moves, move_cost_of
-from flowlex.models.pods.search.placement_steps import with_waiting
-from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.models.pods.statement import NEEDED, ROWS, state
 from flowlex.models.solution import Solution
@@ -89,7 +85,7 @@ class PodPlacement(LanguageModel, Model[PodInstance, PlacementSolution, Placemen
         without a queue; a share is the value of the queue's running pods divided by its weight.
     worth
         Value of a pod in weighted or fair admission: ``value`` (its own), ``gpu`` (its requested GPUs) or
-        ``fragmentation`` (these minus the fragmentation it causes; see `flowlex.models.pods.problem.pod_value`).
+        ``fragmentation`` (these minus the fragmentation it causes; see `flowlex.models.pods.problem.admission_levels`).
     absolute_gap
         Stop if value and bound of the balance differ by at most this fraction of a node's capacity, in addition to the
         relative ``gap`` of solving (a balance near 0 has no meaningful relative gap).
@@ -163,10 +159,7 @@ class PodPlacement(LanguageModel, Model[PodInstance, PlacementSolution, Placemen
             offer(options, lambda: so_far(engine, MEASURES[self.balance], first()), often=often)
 
         kind = FairAdmitting if self.admission == "fair" else Admitting
-        limits, name = self.limits, self.instance.name
-        return kind(
-            self.builder, name, self.bounds, engine, options, limits.admission, limits.admitted_kinds, better
-        ).run()
+        return kind(self.builder, self.instance.name, self.bounds, engine, options, self.limits, better).run()
 
     def _balance_program(self) -> LinearProgram:
         """Return the program of phase 2 after solving phase 1; tangents of squares make its optimum exact."""
@@ -176,9 +169,9 @@ class PodPlacement(LanguageModel, Model[PodInstance, PlacementSolution, Placemen
         if not first.proven:
             raise ModelError("phase 1 is not proven, so phase 2 is not settled; export stage=admission")
         measure, size = MEASURES[self.balance], len(self.instance.nodes)
-        points, exact = settled_tangents(self.instance, self.builder, measure, first.cluster, first.admitted)
-        name = f"{self.instance.name}: balance" + ("" if exact else ", a bound on it")
-        program = self.builder.balance(name, measure, first.admitted, points)
+        phase = Balancing(self.instance, self.builder, measure, first.cluster, first.admitted)
+        name = f"{self.instance.name}: balance" + ("" if phase.settled() else ", a bound on it")
+        program = self.builder.balance(name, measure, first.admitted, phase.points)
         # Scale the sum in percent to the measure itself, and a sum of squares to the variance.
         program.minimize(program.objective * (1.0 / (size if measure.curved else measure.total(SCALE, size))))
         return program
@@ -220,7 +213,8 @@ class PodPlacement(LanguageModel, Model[PodInstance, PlacementSolution, Placemen
             return PlacementRun(first.failed)
         limits = self.limits
         while True:
-            found = self._evened(first, engine, options, until, limits)
+            phase = self._balancing(first, engine, options, until, limits)
+            found = phase.run()
             more = self._with_waiting(first, found.cluster)
             if more is None:
                 break
@@ -228,8 +222,7 @@ class PodPlacement(LanguageModel, Model[PodInstance, PlacementSolution, Placemen
             if not found.proof.patterns:  # patterns proved no bound, and the balance hardly changes
                 limits = replace(limits, kinds=0, most=self.limits.most // 4)
         if self.moves == "least":
-            name, admitted = self.instance.name, first.admitted
-            found = fewest_moves(name, self.builder, MEASURES[self.balance], admitted, found, engine, options, until)
+            found = phase.fewest_moves(found)
         if not first.proven:
             message = "more pods may be placeable than phase 1 has proven; " + found.outcome.message
             found = replace(found, outcome=replace(found.outcome, status=Status.FEASIBLE, message=message))
@@ -241,10 +234,10 @@ class PodPlacement(LanguageModel, Model[PodInstance, PlacementSolution, Placemen
         admitted = self.levels.total(cluster.node >= 0)
         return replace(first, cluster=cluster, admitted=admitted) if admitted > first.admitted else None
 
-    def _evened(
+    def _balancing(
         self, first: Admission, engine: EngineName, options: SolveOptions, until: float | None, limits: SearchLimits
-    ) -> BalanceOutcome:
-        """Run phase 2 from the result of phase 1."""
+    ) -> Balancing:
+        """Phase 2 from the result of phase 1."""
         assert first.cluster is not None
 
         def better(cluster: Cluster, bound: float, proof: BalanceProof, *, often: bool = False) -> None:
@@ -265,7 +258,7 @@ class PodPlacement(LanguageModel, Model[PodInstance, PlacementSolution, Placemen
             limits=limits,
             until=until,
             better=better,
-        ).run()
+        )
 
     def solve(
         self,

@@ -17,10 +17,8 @@ from flowlex.formulations.deferred_compilation import with_small_work
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.model_base import ModelError
-from flowlex.models.pods.problem.node_fill_state import Cluster
-from flowlex.models.pods.problem.running_pods import packed_running
-from flowlex.models.pods.search.placement_policies import POLICIES
-from flowlex.models.pods.search.placement_steps import Placing
+from flowlex.models.pods.methods.placement_policies import POLICIES, Placing
+from flowlex.models.pods.problem.cluster import Cluster, packed_running
 
 
 class Arrivals(Placing):
@@ -57,7 +55,7 @@ class Arrivals(Placing):
 
     def depart(self, pods: Sequence[int] | Integers) -> None:
         """Remove pods; pods without a node are ignored."""
-        from flowlex.models.pods.search.ejection_chains import depart
+        from flowlex.models.pods.methods.compiled_policies import depart
 
         gone = np.asarray(pods, np.int64)
         depart(self.state, self.scores, gone, self.dead)

@@ -13,8 +13,8 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.model_base import Solution
 from flowlex.models.pods.problem.admission_levels import Key
 from flowlex.models.pods.problem.balance_measures import MEASURES, Balance
+from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.models.pods.problem.group_rules import rule_reason
-from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
 
 if TYPE_CHECKING:
     import pandas as pd

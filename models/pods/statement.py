@@ -106,12 +106,8 @@ def state(
     sides = (exact.node, exact.card, rules.capacity, rules.base)
     if exact.rounded or max(exact.whole, *(each.max(initial=0) for each in sides)) > _EXACT:
         raise ModelError("sizes of pods and nodes have no common unit that is exact; write fewer digits")
-    held = np.zeros(len(instance.pods), bool)
-    held[builder.groups.first[builder.pairs[0]]] = True
-    if (lost := np.flatnonzero(instance.arrays.stays & ~held)).size:
-        raise ModelError(
-            f"pod {instance.pods[lost[0]].name!r} must go on running, but does not fit any node it may use"
-        )
+    for k in np.setdiff1d(np.flatnonzero(instance.arrays.stays), builder.groups.first[builder.pairs[0]])[:1].tolist():
+        raise ModelError(f"pod {instance.pods[k].name!r} must go on running, but does not fit any node it may use")
     stated = _Placing(p, instance, builder, points if balance == "deviation" else None)
     stated.nodes()
     stated.cards() if builder.cards else stated.gpus()
@@ -203,22 +199,22 @@ class _Placing:
         """Pods on nodes, with labels of both."""
         import pandas as pd
 
-        labels = {name: np.array(each, object)[pod] for name, each in self.pod_labels.items()}
-        labels |= {name: np.array(each, object)[node] for name, each in self.node_labels.items()}
+        both = ((self.pod_labels, pod), (self.node_labels, node))
+        labels = {name: np.array(each, object)[of] for known, of in both for name, each in known.items()}
         return pd.DataFrame(labels, index=_index(pod=(self.pod_names, pod), node=(self.node_names, node), **card))
 
+    def _at(self, x: Integers, **more: Any) -> Any:
+        """Labels of columns x by pod and node, with further levels."""
+        return _index(pod=(self.pod_names, self.of[x]), node=(self.node_names, self.at[x]), **more)
+
     def _data(self, symbol: str, values: Any, index: Any, words: str, unit: str = "", scale: Any = 1) -> Expression:
+        """Data by an index; ``pod`` or ``node``: by all of these."""
         import pandas as pd
 
+        if isinstance(index, str):
+            names = self.pod_names if index == "pod" else self.node_names
+            index = _index(**{index: (names, np.arange(len(names)))})
         return self.p.data(symbol, pd.Series(values, index), words=words, unit=unit, scale=scale)
-
-    def _by_pod(self, symbol: str, values: Any, words: str, unit: str = "", scale: Any = 1) -> Expression:
-        index = _index(pod=(self.pod_names, np.arange(len(self.pod_names))))
-        return self._data(symbol, values, index, words, unit, scale)
-
-    def _by_node(self, symbol: str, values: Any, words: str, unit: str = "", scale: Any = 1) -> Expression:
-        index = _index(node=(self.node_names, np.arange(len(self.node_names))))
-        return self._data(symbol, values, index, words, unit, scale)
 
     # ---- pods, nodes and cards
 
@@ -227,22 +223,18 @@ class _Placing:
         p, x, exact, node = self.p, self.x, self.view.exact, self.instance.nodes[0]
         once, stays = x.sum(by="pod"), self.view.stays
         for name, mine in (("pod", ~stays), ("running", stays)):
-            if not mine.any():
-                continue
             runs = once if mine.all() else once.sel(pod=[self.pod_names[k] for k in np.flatnonzero(mine).tolist()])
-            if name == "pod":
-                p.constrain(name, runs <= 1, words="a pod runs at most once")
-            else:
-                p.constrain(name, runs == 1, words="what runs goes on, unless it may be stopped")
-        for r, (name, letter, unit, size) in enumerate(
-            (("cpu", "C", "cores", node.cpu_cores), ("memory", "M", "GB", node.memory_gb))
-        ):
-            scale = rational(size) / int(exact.node[0, r])
-            asked = self._by_pod(
-                rf"\mathrm{{N}}^{letter}", exact.memory if r else exact.cpu, "request of a pod", unit, scale
-            )
-            has = self._by_node(letter.lower(), exact.node[:, r], "capacity of a node", unit, scale)
-            p.constrain(name, (x * asked).sum(by="node") <= has, words=f"{unit} of a node")
+            if name == "pod" and mine.any():
+                p.constrain("pod", runs <= 1, words="a pod runs at most once")
+            elif mine.any():
+                p.constrain("running", runs == 1, words="what runs goes on, unless it may be stopped")
+        cpu, memory = rational(node.cpu_cores) / int(exact.node[0, 0]), rational(node.memory_gb) / int(exact.node[0, 1])
+        asked = self._data(r"\mathrm{N}^C", exact.cpu, "pod", "cores that a pod asks for", "cores", cpu)
+        has = self._data("c", exact.node[:, 0], "node", "cores of a node", "cores", cpu)
+        p.constrain("cpu", (x * asked).sum(by="node") <= has, words="cores of a node")
+        asked = self._data(r"\mathrm{N}^M", exact.memory, "pod", "memory that a pod asks for", "GB", memory)
+        has = self._data("m", exact.node[:, 1], "node", "memory of a node", "GB", memory)
+        p.constrain("memory", (x * asked).sum(by="node") <= has, words="memory of a node")
 
     @property
     def _gb(self) -> Fraction:
@@ -261,16 +253,14 @@ class _Placing:
         over = self._pairs(pod, node, card=(range(int(view.cards.max())), number))
         y = p.variables("y", over=over, binary=True, words="a pod uses a card")
         one = np.unique(pair)
-        on_gpu = _index(pod=(self.pod_names, self.of[one]), node=(self.node_names, self.at[one]))
-        need = self._data(
-            r"\mathrm{N}^G", exact.gpu[self.of[one], self.at[one]], on_gpu, "request on each card", "GB", self._gb
-        )
-        size = self._by_node("g", exact.card, "size of a card", "GB", self._gb)
+        gpu = exact.gpu[self.of[one], self.at[one]]
+        need = self._data(r"\mathrm{N}^G", gpu, self._at(one), "request on each card", "GB", self._gb)
+        size = self._data("g", exact.card, "node", "size of a card", "GB", self._gb)
         p.constrain("card", (y * need).sum(by=["node", "card"]) <= size, words="memory of a card")
         if exact.compute.any():
-            part = self._by_pod("e", exact.compute, "share of a card's compute", "", Fraction(1, exact.whole))
+            part = self._data("e", exact.compute, "pod", "share of a card's compute", "", Fraction(1, exact.whole))
             p.constrain("compute", (y * part).sum(by=["node", "card"]) <= 1, words="compute of a card")
-        many, used = self._by_pod("k", view.gpu_cards, "cards that a pod uses"), y.sum(by=["pod", "node"])
+        many, used = self._data("k", view.gpu_cards, "pod", "cards that a pod uses"), y.sum(by=["pod", "node"])
         p.constrain("card_link", used == x.reindex(used) * many, words="a GPU pod gets its cards")
         if self.builder.several.any():
             several = [self.pod_names[k] for k in np.unique(pod[self.builder.several]).tolist()]
@@ -280,13 +270,13 @@ class _Placing:
         """GPU memory and compute of nodes, as in the paper."""
         p, x, view, exact = self.p, self.x, self.view, self.view.exact
         need = exact.gpu[self.of, self.at] * view.gpu_cards[self.of]
-        pairs = _index(pod=(self.pod_names, self.of), node=(self.node_names, self.at))
+        pairs = self._at(np.arange(len(self.of)))
         asked = self._data(r"\mathrm{N}^G", need, pairs, "request of a pod", "GB", self._gb)
-        size = self._by_node("g", exact.card * view.cards, "GPU memory of a node", "GB", self._gb)
+        size = self._data("g", exact.card * view.cards, "node", "GPU memory of a node", "GB", self._gb)
         p.constrain("gpu", (x * asked).sum(by="node") <= size, words="GPU memory of a node")
         if exact.compute.any():
-            part = self._by_pod("e", exact.compute * view.gpu_cards, "compute", "cards", Fraction(1, exact.whole))
-            has = self._by_node("k", view.cards, "cards of a node")
+            part = self._data("e", exact.compute * view.gpu_cards, "pod", "compute", "cards", Fraction(1, exact.whole))
+            has = self._data("k", view.cards, "node", "cards of a node")
             p.constrain("compute", (x * part).sum(by="node") <= has, words="compute of all cards")
 
     def moves(self) -> Expression | None:
@@ -294,8 +284,7 @@ class _Placing:
         builder, away = self.builder, np.flatnonzero(self.builder.moved)
         if not len(away):
             return None
-        some = _index(pod=(self.pod_names, self.of[away]), node=(self.node_names, self.at[away]))
-        unit = builder.move_unit
+        some, unit = self._at(away), builder.move_unit
         cost = np.rint(self.view.move_cost[self.of[away]] * unit).astype(np.int64)
         price = self._data("b", cost, some, "cost of moving a pod", "", Fraction(1, unit))
         moved = (self.x.reindex(some) * price).sum()
@@ -326,17 +315,16 @@ class _Placing:
             if not len(mine) and not (name == "skew" and these.any()):
                 continue
             flat, pod = domain[mine], self.of[column[mine]]
-            pairs = {"pod": (self.pod_names, pod), "node": (self.node_names, self.at[column[mine]])}
-            used = self.x.sum(by=["pod", "node"]).join(_index(**pairs, **self._of_rules(names, flat)))
+            table = self._at(column[mine], **self._of_rules(names, flat))
+            used = self.x.sum(by=["pod", "node"]).join(table)
             if (amount[mine] != 1).any():
                 _, one = np.unique(pod * len(rules.what) + rules.of[flat], return_index=True)
                 keys = self._of_rules(names if name == "quota" else names[:1], flat[one])
                 index = _index(pod=(self.pod_names, pod[one]), **keys)
                 used = used * self._data("a", amount[mine][one], index, "request of a resource")
             held, there = used.sum(by=names), np.unique(flat)
-            side = self._data(
-                rf"\ell^{{\mathrm{{{name}}}}}", limit[there], _index(**self._of_rules(names, there)), f"limit: {words}"
-            )
+            index = _index(**self._of_rules(names, there))
+            side = self._data(rf"\ell^{{\mathrm{{{name}}}}}", limit[there], index, f"limit: {words}")
             if name != "skew":
                 p.constrain(name, held <= side, words=words)
                 continue
@@ -360,8 +348,7 @@ class _Placing:
         p.constrain("gang", z.sum(by="gang").sel(gang=gangs) <= 1, words="a gang is in one domain or in none")
         column, _, domain = in_domains(self.view, self.of, self.at)
         mine = np.flatnonzero(rules.what[rules.of[domain]] == GANG)
-        pods = {"pod": (self.pod_names, self.of[column[mine]]), "node": (self.node_names, self.at[column[mine]])}
-        inside = _index(**pods, domain=self._of_rules(names, domain[mine])["domain"])
+        inside = self._at(column[mine], domain=self._of_rules(names, domain[mine])["domain"])
         held = self.x.sum(by=["pod", "node"]).join(inside).sum(by=["pod", "domain"])
         pairs = [(q, int(f)) for q in np.flatnonzero(rules.gang >= 0) for f in each if rules.of[f] == rules.gang[q]]
         pod, flat = np.array(pairs, np.int64).reshape(-1, 2).T
@@ -397,14 +384,12 @@ class _Placing:
         for variables, of in ((self.x, self.alone), (self.count, self.first)):
             if variables is None or not len(used := of[weight[of] != 0]):
                 continue
-            pods = {"pod": self.of[used]} if variables is self.x else {"like": self.like[self.of[used]]}
-            levels = {name: (self.pod_names, each) for name, each in pods.items()}
-            pairs = _index(**levels, node=(self.node_names, self.at[used]))
+            level, each = ("pod", self.of[used]) if variables is self.x else ("like", self.like[self.of[used]])
+            pairs = _index(**{level: (self.pod_names, each)}, node=(self.node_names, self.at[used]))
             known = weight[used], pairs
             if by is None:  # the same on all nodes
-                ((name, each),) = pods.items()
                 one = np.unique(each, return_index=True)[1]
-                known = weight[used[one]], _index(**{name: (self.pod_names, each[one])})
+                known = weight[used[one]], _index(**{level: (self.pod_names, each[one])})
             parts.append((variables.reindex(pairs) * self._data(symbol, *known, words, "", scale)).sum(by=by))
         return parts[0] + parts[1] if len(parts) > 1 else parts[0] if parts else self.x.sum(by=by) * 0
 
@@ -437,7 +422,7 @@ class _Placing:
         each = zip(levels.of.tolist(), levels.worth.tolist(), strict=True)
         part = [int(worth * step[k] * whole) if 0 <= k < len(queues) else 0 for k, worth in each]
         given = [int(each * whole) for each in start]
-        v = self._by_pod("v", np.array(part), "what a pod adds to the share of its queue")
+        v = self._data("v", np.array(part), "pod", "what a pod adds to the share of its queue")
         s = self._data("s", np.array(given), _index(queue=(queues, np.arange(len(queues)))), "share of what runs")
         share = (self.x * v).sum(by="queue").sel(queue=queues)
         p.constrain("fair", level - below - share <= s, words="no bound exceeds a share by more than is lacking")

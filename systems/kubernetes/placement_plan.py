@@ -21,8 +21,8 @@ from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.instances.pods import PodInstance
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.node_fill_state import Cluster as Filled
-from flowlex.models.pods.problem.running_pods import running_cluster
+from flowlex.models.pods.problem.cluster import Cluster as Filled
+from flowlex.models.pods.problem.cluster import running_cluster
 from flowlex.models.pods.solution import PlacementSolution
 from flowlex.systems.kubernetes.bindings import Plan, binding, eviction
 from flowlex.systems.kubernetes.objects import Cluster, KubePod

@@ -14,8 +14,8 @@ import numpy as np
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.methods.proof import ProofNames
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.placement_run import ProofNames
 from flowlex.models.pods.solution import PlacementSolution
 from flowlex.systems.kubernetes.one_by_one import Bindings
 from flowlex.validation.restated.pods.kinds import Kinds

@@ -16,8 +16,8 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.pods.problem.admission_levels import Levels
 from flowlex.models.pods.problem.balance_measures import SCALE, Measure
+from flowlex.models.pods.problem.cluster import Cluster, pinned
 from flowlex.models.pods.problem.group_rules import add_rules, may_use
-from flowlex.models.pods.problem.node_fill_state import Cluster
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,16 +45,6 @@ def partition(keys: Iterable[Hashable]) -> tuple[Integers, Integers, Integers]:
     of = np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
     first = np.unique(of, return_index=True)[1].astype(np.int64)
     return of, first, np.bincount(of, minlength=len(first)).astype(np.int64)
-
-
-def pinned(view: PodArrays, move_budget: float) -> Integers:
-    """(P,) node of each running pod that cannot move, -1 otherwise; it may still be stopped."""
-    return np.where((view.running >= 0) & (view.move_cost > move_budget), view.running, -1)
-
-
-def stays(view: PodArrays, move_budget: float) -> Integers:
-    """(P,) node of each running pod that can neither move nor be stopped, -1 otherwise."""
-    return np.where(view.stays, pinned(view, move_budget), -1)
 
 
 @dataclass(frozen=True, eq=False)

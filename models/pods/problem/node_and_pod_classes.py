@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.problem.integer_program import PlacementProgram, partition, stays
+from flowlex.models.pods.problem.cluster import stays
+from flowlex.models.pods.problem.integer_program import PlacementProgram, partition
 
 
 @dataclass(frozen=True, eq=False)

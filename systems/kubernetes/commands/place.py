@@ -16,7 +16,7 @@ from flowlex.instances.input_errors import counted
 from flowlex.systems.kubernetes.commands.bindings import check_output, write_plan
 
 if TYPE_CHECKING:
-    from flowlex.models.pods.defragmentation import Move
+    from flowlex.systems.kubernetes.defragmentation import Move
     from flowlex.systems.kubernetes.placement_plan import Answer, PlacementPlan
 
 
@@ -184,7 +184,7 @@ def _load(plan: PlacementPlan) -> list[str]:
     """Report how even the loads of the nodes are; the distance to the best is known if the plan is the model's."""
     import numpy as np
 
-    from flowlex.models.pods.problem.node_fill_state import Cluster as Filled
+    from flowlex.models.pods.problem.cluster import Cluster as Filled
 
     places, gone = plan.made.places, {pod.name for pod in plan.stopped}
     if (instance := plan.instance) is None or not places.keys() <= {pod.name for pod in instance.pods}:
@@ -261,7 +261,7 @@ def _defragmented(
     plan: PlacementPlan, moves: int, until: float | None, seed: int, read: dict[str, Any]
 ) -> tuple[list[str], tuple[Move, ...]]:
     from flowlex.formulations.processor_clock import processor_seconds
-    from flowlex.models.pods.defragmentation import defragment
+    from flowlex.systems.kubernetes.defragmentation import defragment
     from flowlex.systems.kubernetes.placement_instance import movable_instance
 
     with warnings.catch_warnings():
@@ -305,7 +305,7 @@ def _draw(plan: PlacementPlan, picture: str) -> None:
     shown = filled_clusters(plan)
 
     def draw() -> Any:
-        from flowlex.models.pods.gpu_card_plot import draw_cards
+        from flowlex.systems.kubernetes.gpu_card_plot import draw_cards
 
         return draw_cards(*shown)
 

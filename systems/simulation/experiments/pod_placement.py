@@ -12,7 +12,7 @@ from flowlex.instances.generators import generate
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.baselines import GeneticSettings, genetic, place
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
+from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.systems.simulation.cluster import simulate_cluster
 from flowlex.systems.simulation.cluster.run_metrics import figures
 from flowlex.systems.simulation.event_log import RunLog

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from flowlex.instances.pods import PodInstance
+from flowlex.models.pods.methods.admission import SearchLimits
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.validation.certificates import verify
 from flowlex.validation.restated.pods.enumeration import all_ways
 

@@ -16,9 +16,9 @@ from flowlex.instances.generators import generate
 from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import POLICIES, place
+from flowlex.models.pods.methods.admission import SearchLimits
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.node_fill_state import Cluster
-from flowlex.models.pods.search_limits import SearchLimits
+from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.validation.certificates.verifier_interface import verify
 from flowlex.validation.restated.pods.enumeration import all_ways
 from tests.models.pods.oracles import BySearch

@@ -15,19 +15,17 @@ from flowlex.formulations.engines.highs import solve_arrays
 from flowlex.formulations.solver_outcome import SolveOptions, Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.pods.bounds.compiled_pattern_search import enumerate_patterns
-from flowlex.models.pods.bounds.gpu_card_patterns import fillings
-from flowlex.models.pods.bounds.node_patterns import Pricing
+from flowlex.models.pods.methods.admission import SearchLimits
+from flowlex.models.pods.methods.annealing import Annealing
+from flowlex.models.pods.methods.compiled_patterns import enumerate_patterns
+from flowlex.models.pods.methods.node_patterns import Pricing
+from flowlex.models.pods.methods.placement_policies import EVEN, by_priority, place_by
+from flowlex.models.pods.methods.price_relaxation import fillings
+from flowlex.models.pods.methods.search_state import SearchState
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.balance_measures import MEASURES
+from flowlex.models.pods.problem.cluster import Cluster, running_cluster
 from flowlex.models.pods.problem.node_and_pod_classes import Demand, NodeClasses
-from flowlex.models.pods.problem.node_fill_state import Cluster
-from flowlex.models.pods.problem.running_pods import running_cluster
-from flowlex.models.pods.search.annealing import Annealing
-from flowlex.models.pods.search.placement_policies import EVEN, by_priority
-from flowlex.models.pods.search.placement_steps import place_by
-from flowlex.models.pods.search.search_state import SearchState
-from flowlex.models.pods.search_limits import SearchLimits
 from flowlex.validation.restated.pods.enumeration import all_ways
 from flowlex.validation.restated.pods.sizes import balance_of
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from flowlex.instances.group_rules import PodGang, PodSpread
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.models.pods.bounds.gang_bounds import gangs_out, largest_sum, most_of_spreads
-from flowlex.models.pods.problem.node_fill_state import Cluster
+from flowlex.models.pods.methods.gang_bounds import gangs_out, largest_sum, most_of_spreads
+from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.validation.certificates import verify
 from flowlex.validation.restated.pods.kinds import Kinds
 from flowlex.validation.restated.pods.rules import RuleBook

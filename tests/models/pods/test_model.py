@@ -17,10 +17,10 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.baselines import POLICIES, GeneticSettings, genetic
 from flowlex.models.pods.baselines import place as place_by_policy
+from flowlex.models.pods.methods.search_state import SearchState
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.balance_measures import Deviation
-from flowlex.models.pods.problem.node_fill_state import Cluster, deviation
-from flowlex.models.pods.search.search_state import SearchState
+from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.validation.certificates import CertificateError
 from flowlex.validation.restated.pods.verifier import check_placement
 from tests.models.pods.oracles import rows_of

@@ -11,9 +11,9 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.solver_outcome import SolveOptions, Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import PodInstance, fits_wishes
-from flowlex.models.pods.balance_phase import tangents
-from flowlex.models.pods.bounds import price_relaxation
-from flowlex.models.pods.bounds import row_aggregation as cells
+from flowlex.models.pods.methods import price_relaxation
+from flowlex.models.pods.methods import row_aggregation as cells
+from flowlex.models.pods.methods.balance import tangents
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.balance_measures import MEASURES
 

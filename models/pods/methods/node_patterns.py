@@ -94,7 +94,7 @@ class Pricing:
         The bound is less than the pattern's cost if ``limit`` steps did not suffice, and plus infinity if the class has
         no pattern. ``others`` are earlier incumbents; ``steps`` is the number of steps used.
         """
-        from flowlex.models.pods.bounds.compiled_pattern_search import enumerate_patterns
+        from flowlex.models.pods.methods.compiled_patterns import enumerate_patterns
 
         profit, chosen = self._profit(prices)
         gain = profit[:, 1] / np.maximum(self.shape[:, 4], 1e-12) if len(profit) else np.zeros(0)

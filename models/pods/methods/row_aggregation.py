@@ -1,5 +1,7 @@
 r"""Linear programs in which thousands of groups of pods choose a node class, solved over cells of similar groups.
 
+Where hardly two pods are alike, a bound takes 0.2 s instead of 18.5 s (`benchmarks/pods.py`).
+
 With few coupling rows (duals y) and one row for the n_g pods of each group, such a program is
 
     min sum_gc k_gc x_gc + k z    with    sum_gc a_gc x_gc + A z in b,    sum_c x_gc <= n_g (or = n_g).

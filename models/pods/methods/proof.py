@@ -14,13 +14,13 @@ from flowlex.formulations.solver_outcome import EngineName, Outcome, Status
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.pods import PodInstance
 from flowlex.models.model_base import Run
-from flowlex.models.pods.admission_phase import Admission
-from flowlex.models.pods.balance_phase import BalanceProof
-from flowlex.models.pods.bounds.column_generation import PodPrices
-from flowlex.models.pods.bounds.price_relaxation import Prices, Relaxation
+from flowlex.models.pods.methods.admission import Admission
+from flowlex.models.pods.methods.balance import BalanceProof
+from flowlex.models.pods.methods.column_generation import PodPrices
+from flowlex.models.pods.methods.price_relaxation import Prices, Relaxation
 from flowlex.models.pods.problem.admission_levels import Levels
 from flowlex.models.pods.problem.balance_measures import Measure
-from flowlex.models.pods.problem.node_fill_state import Cluster
+from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.validation.restated.pods.sizes import kind_of
 
 

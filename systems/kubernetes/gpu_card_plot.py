@@ -10,7 +10,7 @@ import numpy as np
 from flowlex.formulations.plot_style import LIGHT, name_places, part
 from flowlex.formulations.program_arrays import Floats
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.problem.node_fill_state import Cluster
+from flowlex.models.pods.problem.cluster import Cluster
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from flowlex.formulations.program_arrays import Floats, Integers, frozen
 from flowlex.instances.pod_rule_arrays import SKEW
 from flowlex.instances.pods import PodArrays
+from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.group_rules import room
-from flowlex.models.pods.problem.node_fill_state import Cluster
 
 
 class SearchState(NamedTuple):

@@ -1,5 +1,8 @@
 r"""Stronger admission bounds by gangs and spreads.
 
+Without it a gang that fits no domain, and spreads beyond what their domains hold, are not proven to wait
+(`tests/models/pods/test_gang_bounds.py`).
+
 A node holds at most as many pods of a set S as of its smallest ones fit by cores, by memory, by GPU memory, or by cards
 for pods with more than half a card; c_d is the sum of these bounds over the nodes of domain d. Then
 

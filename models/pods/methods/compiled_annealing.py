@@ -1,6 +1,6 @@
 """The compiled loop of simulated annealing by moves and exchanges of pods (numba, cached on disk).
 
-Arrays as in `flowlex.models.pods.search.search_state.SearchState`. A node's cost is a function of its load:
+Arrays as in `flowlex.models.pods.methods.search_state.SearchState`. A node's cost is a function of its load:
 
 ====  ==================================================================================
 mode  cost
@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from flowlex.formulations.deferred_compilation import njit
-from flowlex.models.pods.search.ruin_and_recreate import link, place, take
+from flowlex.models.pods.methods.ruin_and_recreate import link, place, take
 
 #: Number of pods of a node among which the second pod of an exchange is drawn.
 _WALK = 32

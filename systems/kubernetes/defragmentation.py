@@ -19,9 +19,8 @@ from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.model import PodPlacement
+from flowlex.models.pods.problem.cluster import Cluster, packed_running
 from flowlex.models.pods.problem.integer_program import Groups
-from flowlex.models.pods.problem.node_fill_state import Cluster
-from flowlex.models.pods.problem.running_pods import packed_running
 
 #: Largest number of pairs (pod, node); with more pods, only those on cards with the fewest pods may move.
 _PAIRS = 200_000

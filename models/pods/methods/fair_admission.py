@@ -17,12 +17,10 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.linear_expression import Expression, Variables
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.solver_outcome import Outcome, Status
-from flowlex.models.pods.admission_phase import Admission, Admitting, remaining
+from flowlex.models.pods.methods.admission import Admission, Admitting, remaining
+from flowlex.models.pods.methods.placement_policies import POLICIES, Placing
+from flowlex.models.pods.problem.cluster import Cluster, running_cluster
 from flowlex.models.pods.problem.integer_program import PlacementProgram
-from flowlex.models.pods.problem.node_fill_state import Cluster
-from flowlex.models.pods.problem.running_pods import running_cluster
-from flowlex.models.pods.search.placement_policies import POLICIES
-from flowlex.models.pods.search.placement_steps import Placing
 
 
 def least_shares(program: LinearProgram, builder: PlacementProgram, x: Variables, most: int) -> Expression:

@@ -1,6 +1,6 @@
 """Ruin and recreate, and the compiled operations on a placement (numba, cached on disk).
 
-Arrays as in `flowlex.models.pods.search.search_state.SearchState`.
+Arrays as in `flowlex.models.pods.methods.search_state.SearchState`.
 """
 
 # numba infers the types, so these functions have no annotations.

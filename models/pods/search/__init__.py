@@ -1,1 +1,0 @@
-"""Compiled heuristics: placement policies, ruin and recreate, and annealing."""
