@@ -137,11 +137,12 @@ class FlowData:
 
     def members(self, tasks: Iterable[str]) -> list[str]:
         """Tasks, or the first of each of their classes: a rule is over all tasks of a class or none."""
-        return [self.task_names[k] for k in dict.fromkeys(self._class_of_name[task] for task in tasks)]
+        return list(dict.fromkeys(self._first_of[task] for task in tasks))
 
     @cached_property
-    def _class_of_name(self) -> dict[str, int]:
-        return {v.task.name: k for v, k in zip(self.schedule.views, self.class_of.tolist(), strict=True)}
+    def _first_of(self) -> dict[str, str]:
+        names = self.task_names
+        return {v.task.name: names[k] for v, k in zip(self.schedule.views, self.class_of.tolist(), strict=True)}
 
 
 def _numbered(keys: Iterable[Hashable]) -> Integers:

@@ -15,7 +15,7 @@ up with weights so large that each reduced cost has the sign of the first stage 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -81,16 +81,6 @@ def rank_names(rules: Rules) -> tuple[str, ...]:
     return ("cost",) if rules.order is None else rules.order.names
 
 
-def stage_costs(schedule: ScheduleNetwork, rules: Rules) -> dict[str, Integers]:
-    """Cost of each arc by stage, in order; of goals in strict order, those that cost nothing anywhere are left out."""
-    columns = schedule.columns
-    costs = {"shortfall": columns.shortfall}
-    for level in waiting_levels(schedule):
-        costs[f"waiting_{level}"] = np.where(columns.level == level, 1, 0)
-    ranks = zip(rank_names(rules), columns.ranks, strict=True)
-    return costs | {name: cost for name, cost in ranks if cost.any() or rules.order is None}
-
-
 def waiting_by_job(instance: FlowInstance, machine: Integers) -> list[int]:
     """(J,) waiting tasks, from the (T,) machines of tasks, -1 for none."""
     waits = iter((machine < 0).tolist())
@@ -132,23 +122,21 @@ class NetworkMethod:
 
     @cached_property
     def costs(self) -> dict[str, Integers]:
-        """Cost of each stage by name, in order: shortfall of shares, waiting by class, then the goals."""
-        return stage_costs(self.schedule, self.rules)
+        """Cost of each arc by stage, in order: shortfall of shares, waiting by class, then the goals.
+
+        Of goals in strict order, those that cost nothing anywhere are left out.
+        """
+        columns = self.schedule.columns
+        costs = {"shortfall": columns.shortfall}
+        for level in waiting_levels(self.schedule):
+            costs[f"waiting_{level}"] = np.where(columns.level == level, 1, 0)
+        ranks = zip(rank_names(self.rules), columns.ranks, strict=True)
+        return costs | {name: cost for name, cost in ranks if cost.any() or self.rules.order is None}
 
     @cached_property
     def combined(self) -> FlowNetwork:
         """The network with one weighted sum of all stages."""
         return replace(self.schedule.network, cost=self.schedule.combined(self.weigh))
-
-    @property
-    def _largest(self) -> int:
-        """The largest weight of the strict order."""
-        return self.weigh.shortfall + self.weigh.level * self.schedule.top_level + self.schedule.cycle
-
-    @property
-    def exact_sum(self) -> bool:
-        """Whether one weighted sum of all stages fits exact integers."""
-        return self.rules.order is None and self._largest * (2 * len(self.instance.jobs) + 2) <= _WEIGHT_LIMIT
 
     @cached_property
     def method(self) -> str:
@@ -157,9 +145,12 @@ class NetworkMethod:
             if self.asked == "weights":
                 raise ModelError("goals in strict order are solved by phases; drop order='weights' or lexicographic")
             return "phases: the goals are in strict order"
-        if self.asked == "phases" or self.exact_sum:
-            return "phases" if self.asked == "phases" else "weights"
-        why = f"the strict order would need a weight of {self._largest}, beyond exact 64-bit sums"
+        if self.asked == "phases":
+            return "phases"
+        largest = self.weigh.shortfall + self.weigh.level * self.schedule.top_level + self.schedule.cycle
+        if largest * (2 * len(self.instance.jobs) + 2) <= _WEIGHT_LIMIT:
+            return "weights"
+        why = f"the strict order would need a weight of {largest}, beyond exact 64-bit sums"
         if self.asked == "weights":
             raise ModelError(f"{why}; use order='phases'")
         return f"phases: {why}"
@@ -176,12 +167,6 @@ class NetworkMethod:
     def why(self) -> str:
         """The solution method, and the reason for it."""
         return f"minimum-cost flow, by {self.method}"
-
-    @property
-    def rows(self) -> Collection[str]:
-        """Names of its blocks of nodes, and of arcs with lower bounds."""
-        network = self.schedule.network
-        return {*network.node_blocks, *({"share"} & network.arc_blocks.keys())}
 
     @property
     def sizes(self) -> dict[str, int | str]:

@@ -11,7 +11,7 @@ If the program is large or stops at its limit, the value and the proven bound of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -71,11 +71,6 @@ class ProgramMethod:
     def statement(self) -> Statement:
         """The program with the rows of all capacities that tasks could exceed."""
         return self.program.with_sizes(self.program.capacities)
-
-    @property
-    def rows(self) -> Collection[str]:
-        """Names of its rows."""
-        return self.statement.rows.keys()
 
     @property
     def sizes(self) -> dict[str, int | str]:
