@@ -8,11 +8,12 @@ from typing import Any
 
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine, Queue
 from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.fair_share_demands import JobClaims, places_of, rule_of
+from flowlex.models.flow.fair_share_demands import places_of, rule_of
 from flowlex.models.flow.goal_interface import ClusterView, Scale, TaskView
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.model_base import ModelError
+from flowlex.systems.scheduler.live.job_claims import JobClaims
 from flowlex.systems.scheduler.live.live_arc_costs import ArcCosts
 from flowlex.systems.scheduler.live.live_network import UNBOUND, JobBounds, LiveNetwork
 from flowlex.systems.scheduler.live.preemption_limits import PreemptionLimits

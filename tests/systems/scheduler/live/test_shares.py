@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
-from flowlex.models.flow.fair_share_demands import JobClaims, Rule
+from flowlex.models.flow.fair_share_demands import Rule
 from flowlex.models.flow.goals import FairShares
 from flowlex.models.flow.queue_shares import Claims, Places
+from flowlex.systems.scheduler.live.job_claims import JobClaims
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 
 
