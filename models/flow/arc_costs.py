@@ -324,17 +324,3 @@ def only_machine(spot: Spot) -> str | None:
         if tag.startswith("machine:"):
             return tag[8:]
     return None
-
-
-def mentioned_machines(rules: Rules, task: TaskView, moving: Iterable[str | Spot]) -> tuple[str, ...]:
-    """Machines whose addition or removal changes the arcs of a task, independent of where it runs."""
-    names = {target: None for target in moving if isinstance(target, str)}
-    for block in task.task.data:
-        for machine in block.machines:
-            names[machine] = None
-    for machine in task.costs:
-        names[machine] = None
-    for goal in rules.placing(task):
-        for spot in (*goal.choices(task), *(spot for either in goal.required(task) for spot in either)):
-            names.update({tag[8:]: None for tag in spot.has if tag.startswith("machine:")})
-    return tuple(names)

@@ -27,8 +27,6 @@ from flowlex.models.model_base import ModelError
 
 #: Importance of the most important class of a strict `Priority`.
 TOP_CLASS = LOWEST + 1
-#: Bound on the change of (importance of waiting classes + shortfall) along a simple cycle.
-_TOP_BOUND = 4 * (TOP_CLASS + 1)
 
 
 @dataclass(frozen=True)
@@ -71,11 +69,6 @@ class StrictOrder:
         """Largest change of the weighted sum along a simple cycle."""
         return sum(weight * bound for weight, bound in zip(self.weights, self.bounds, strict=True))
 
-    @property
-    def largest(self) -> int:
-        """Largest weight of one sum over all ranks and classes."""
-        return (self.cycle + 1) * _TOP_BOUND
-
     def weight_of(self, goal: int) -> int:
         """Weight of a goal by its index; 1 if it has no rank."""
         return self.weights[self.goals.index(goal)] if goal in self.goals else 1
@@ -87,26 +80,6 @@ class StrictOrder:
                 f"{what}: a cost of {cost} exceeds the limit of {self.limit}; raise cost_limit, or use smaller costs"
             )
         return cost
-
-    def divisors(self, limit: int, *, one_each: bool = False) -> tuple[int, ...]:
-        """Weights (divisors) that split the sum into stages, each below ``limit`` along any path; the last is 1.
-
-        Raises `ModelError` if a single rank exceeds the limit.
-        """
-        bounds, weights = (_TOP_BOUND, *self.bounds), (self.cycle + 1, *self.weights)
-        cuts: list[int] = []
-        size = 1
-        for rank, bound in enumerate(bounds):
-            if bound >= limit:
-                raise ModelError(
-                    f"costs of up to {self.limit} would overflow exact integers even one goal at a time; lower "
-                    "cost_limit, task_limit or scale"
-                )
-            if rank and (one_each or size * (bound + 1) > limit):
-                cuts.append(weights[rank - 1])
-                size = 1
-            size *= bound + 1
-        return (*cuts, 1)
 
     def split(self, cost: int) -> tuple[int, ...]:
         """Split a sum into the costs of its ranks, without the costs of waiting classes and shortfall."""

@@ -104,23 +104,9 @@ class Blocks:
                 break
         return new
 
-    def remove(self, machine: str) -> list[tuple[Path, Path]]:
-        """Remove a machine; return the removed arcs, innermost first."""
-        path = self.paths.pop(machine)
-        del self.names[path]
-        gone = []
-        for end in range(len(path), 0, -1):
-            block, inner = path[: end - 1], path[:end]
-            del self.children[block][inner]
-            gone.append((block, inner))
-            if self.children[block] or not block:
-                break
-            del self.children[block]
-        return gone
-
     def cover(self, holes: set[Path]) -> Iterator[Path]:
         """Iterate over the largest blocks, and machines, that together contain all machines except the holes."""
-        cut = _outside(holes)
+        cut = outside(holes)
         left: list[Path] = [()]
         while left:
             for inner in self.children[left.pop()]:
@@ -131,18 +117,7 @@ class Blocks:
                 else:
                     yield inner
 
-    @staticmethod
-    def entry(path: Path, holes: set[Path]) -> Path | None:
-        """Return the member of the `cover` that contains a machine; None for an excluded machine."""
-        cut = _outside(holes)
-        for end in range(1, len(path) + 1):
-            if path[:end] in holes:
-                return None
-            if path[:end] not in cut:
-                return path[:end]
-        return None
 
-
-def _outside(holes: set[Path]) -> set[Path]:
+def outside(holes: set[Path]) -> set[Path]:
     """Proper prefixes of the holes: the blocks that contain a hole and other machines."""
     return {path[:k] for path in holes for k in range(len(path))}

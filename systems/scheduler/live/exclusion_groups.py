@@ -11,9 +11,38 @@ from collections.abc import Callable
 from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.sessions.residual_network import ENDLESS
 from flowlex.models.flow.goal_interface import Spot
-from flowlex.models.flow.machine_tree import Blocks, Path
+from flowlex.models.flow.machine_tree import Blocks, Path, outside
 from flowlex.systems.scheduler.live.live_assignment import Roster
 from flowlex.systems.scheduler.live.machine_groups import Group, Wiring
+
+
+class LiveBlocks(Blocks):
+    """Blocks that machines also leave."""
+
+    def remove(self, machine: str) -> list[tuple[Path, Path]]:
+        """Remove a machine; return the removed arcs, innermost first."""
+        path = self.paths.pop(machine)
+        del self.names[path]
+        gone = []
+        for end in range(len(path), 0, -1):
+            block, inner = path[: end - 1], path[:end]
+            del self.children[block][inner]
+            gone.append((block, inner))
+            if self.children[block] or not block:
+                break
+            del self.children[block]
+        return gone
+
+    @staticmethod
+    def entry(path: Path, holes: set[Path]) -> Path | None:
+        """Return the member of the `cover` that contains a machine; None for an excluded machine."""
+        cut = outside(holes)
+        for end in range(1, len(path) + 1):
+            if path[:end] in holes:
+                return None
+            if path[:end] not in cut:
+                return path[:end]
+        return None
 
 
 class BlockTree:
@@ -25,7 +54,7 @@ class BlockTree:
     def __init__(self, spot: Spot, wiring: Wiring, fits: Callable[[str, str], bool]) -> None:
         self.spot, self.wiring = spot, wiring
         self.roster = Roster(f"groups without some of {spot}", self._units, fits)
-        self.blocks = Blocks()
+        self.blocks = LiveBlocks()
         self.groups: dict[Spot, ExclusionGroup] = {}
         self._node: dict[Path, int] = {}  # vertex of each block except the root, which has none
         self._step: dict[Path, int] = {}  # arc by the block or machine it leads to
@@ -49,7 +78,7 @@ class BlockTree:
             owner = (self.roster, machine) if inner == path else None
             self._step[inner] = wiring.arcs.add(self._node[block], head, ENDLESS, 0, owner)
         for group in self.groups.values():
-            entry = Blocks.entry(path, group.holes)
+            entry = LiveBlocks.entry(path, group.holes)
             if entry is not None and entry not in group.entries:
                 self.enter(group, entry)
         wiring.assignment.change(self.roster, machine)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from flowlex.instances.flow import Machine
-from flowlex.models.flow.arc_costs import Rules, StageWeights, mentioned_machines, single_file
-from flowlex.models.flow.goal_interface import ClusterView, Spot
+from flowlex.models.flow.arc_costs import Rules, StageWeights, single_file
+from flowlex.models.flow.goal_interface import ClusterView, Spot, TaskView
 from flowlex.models.flow.lexicographic_costs import TOP_CLASS, StrictOrder
 from flowlex.systems.scheduler.live.live_network import LiveNetwork
 from flowlex.systems.scheduler.live.side_constraints import SideConstraints
@@ -168,3 +168,17 @@ class ArcCosts:
             del self._mentioning[machine][name]
             if not self._mentioning[machine]:
                 del self._mentioning[machine]
+
+
+def mentioned_machines(rules: Rules, task: TaskView, moving: Iterable[str | Spot]) -> tuple[str, ...]:
+    """Machines whose addition or removal changes the arcs of a task, independent of where it runs."""
+    names = {target: None for target in moving if isinstance(target, str)}
+    for block in task.task.data:
+        for machine in block.machines:
+            names[machine] = None
+    for machine in task.costs:
+        names[machine] = None
+    for goal in rules.placing(task):
+        for spot in (*goal.choices(task), *(spot for either in goal.required(task) for spot in either)):
+            names.update({tag[8:]: None for tag in spot.has if tag.startswith("machine:")})
+    return tuple(names)

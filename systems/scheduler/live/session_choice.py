@@ -6,10 +6,12 @@ from typing import Literal
 
 from flowlex.formulations.sessions.live_network import PATH_COST_LIMIT, NetworkSession, load_kernels
 from flowlex.formulations.sessions.staged_network import PhasedSession
-from flowlex.models.flow.lexicographic_costs import StrictOrder
+from flowlex.models.flow.lexicographic_costs import TOP_CLASS, StrictOrder
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import Certificate, Check
 
+#: Bound on the change of (importance of waiting classes + shortfall) along a simple cycle.
+_TOP_BOUND = 4 * (TOP_CLASS + 1)
 Method = Literal["auto", "weights", "phases"]
 
 #: What keeps the live network solved.
@@ -20,15 +22,36 @@ def plan_stages(order: StrictOrder, method: str) -> tuple[tuple[int, ...], str]:
     """Return the divisors of the stages that enforce a strict order, and a description of the method."""
     if method not in ("auto", "weights", "phases"):
         raise ModelError(f"no method is called {method!r}; one of: auto, weights, phases")
-    divisors = order.divisors(PATH_COST_LIMIT, one_each=method == "phases")
-    if len(divisors) == 1:
-        return divisors, "weights"
+    cuts = divisors(order, PATH_COST_LIMIT, one_each=method == "phases")
+    if len(cuts) == 1:
+        return cuts, "weights"
     if method == "phases":
-        return divisors, f"phases: {len(divisors)} stages, as asked"
-    why = f"the strict order would need a weight of {order.largest:.0e}, beyond exact 64-bit sums"
+        return cuts, f"phases: {len(cuts)} stages, as asked"
+    why = f"the strict order would need a weight of {(order.cycle + 1) * _TOP_BOUND:.0e}, beyond exact 64-bit sums"
     if method == "weights":
         raise ModelError(f"{why}; use method='phases', or lower cost_limit or task_limit")
-    return divisors, f"phases: {len(divisors)} stages, as {why}"
+    return cuts, f"phases: {len(cuts)} stages, as {why}"
+
+
+def divisors(order: StrictOrder, limit: int, *, one_each: bool = False) -> tuple[int, ...]:
+    """Weights (divisors) that split the sum into stages, each below ``limit`` along any path; the last is 1.
+
+    Raises `ModelError` if a single rank exceeds the limit.
+    """
+    bounds, weights = (_TOP_BOUND, *order.bounds), (order.cycle + 1, *order.weights)
+    cuts: list[int] = []
+    size = 1
+    for rank, bound in enumerate(bounds):
+        if bound >= limit:
+            raise ModelError(
+                f"costs of up to {order.limit} would overflow exact integers even one goal at a time; lower "
+                "cost_limit, task_limit or scale"
+            )
+        if rank and (one_each or size * (bound + 1) > limit):
+            cuts.append(weights[rank - 1])
+            size = 1
+        size *= bound + 1
+    return (*cuts, 1)
 
 
 def make_session(divisors: tuple[int, ...], nodes: int, arcs: int) -> Session:
