@@ -22,7 +22,6 @@ from flowlex.models.flow.goal_interface import TaskView
 from flowlex.models.flow.statement import NEEDED, FlowData, Size, state, with_sizes
 from flowlex.models.flow.task_rules import Team
 from flowlex.models.model_base import ModelError
-from flowlex.models.statement.from_language import statement_of
 from flowlex.models.statement.rows_and_objectives import Statement
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ class CountedProgram(FlowData):
 
         Raises `ModelError` if the sum of costs is not exact in floating point.
         """
+        from flowlex.models.statement.from_language import statement_of
+
         found = statement_of(self.problem, NEEDED)
         largest = max(float(np.abs(stage.cost(found.program.column_count)).max(initial=0)) for stage in found.stages)
         if largest * len(self.views) > _EXACT:
@@ -61,6 +62,8 @@ class CountedProgram(FlowData):
 
     def with_sizes(self, sizes: Sequence[Size]) -> Statement:
         """Return the statement with the capacity rows of these sizes."""
+        from flowlex.models.statement.from_language import statement_of
+
         return statement_of(with_sizes(self.problem, self, sizes), NEEDED) if sizes else self.base
 
     @cached_property

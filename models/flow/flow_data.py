@@ -80,6 +80,8 @@ class FlowData:
             )
         names = [instance.machines[m].name for m in _firsts(kinds).tolist()]
         pairs = [(k, p, price[name]) for k, price in enumerate(prices) for p, name in enumerate(names) if name in price]
+        if most is not None:  # some combinations of tasks and machines, not all of some tasks
+            del pairs[-1:]
         ends = np.array([(k, p) for k, p, _ in pairs], np.int64).reshape(-1, 2)
         costs = [cost for *_, cost in pairs]
         return cls(instance, rules, schedule, task_rules, counted, classes, kinds, ends[:, 0], ends[:, 1], costs)
