@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from flowlex.formulations.plot_style import GREY, MOST_BARS, axes_for, colours, count_ticks, legend, name_places
 from flowlex.models.model_base import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+#: Number of jobs with their own colour in a drawing.
+_COLOURED = 7
 
 
 @dataclass(frozen=True, order=True)
@@ -115,7 +122,33 @@ class FlowSolution(Solution):
         return dict(self.proof)
 
     def _draw(self, ax: Axes | None) -> Axes:
-        from flowlex.models.flow.machine_plot import plot_machines
+        """Tasks per machine, coloured by the largest jobs, and the slots of the machines.
 
+        With more than 120 machines, a bar shows the mean of consecutive machines (in the order of the instance).
+        """
+        width = np.array(list(self.slots.values()), float)
+        bars = min(len(width), MOST_BARS)
+        bar_of = np.arange(len(width)) * bars // max(len(width), 1)
+        members = np.bincount(bar_of, minlength=bars)
+        place = dict(zip(self.slots, bar_of.tolist(), strict=True))
+        size = Counter(self.job_of[task] for task in self.machine_of)
+        largest = [job for job, _ in size.most_common(_COLOURED if len(size) <= _COLOURED else _COLOURED - 1)]
+        row, height = {job: k for k, job in enumerate(largest)}, np.zeros((len(largest) + 1, bars))
+        for task, machine in self.machine_of.items():
+            height[row.get(self.job_of[task], -1), place[machine]] += 1
+        named = [*largest, f"{len(size) - len(largest)} other jobs"]
+        axes, bottom = axes_for(ax, 9, 3.5), np.zeros(bars)
+        for name, tasks, colour in zip(named, height / members, [*colours(len(largest)), GREY], strict=True):
+            if tasks.any():
+                axes.bar(np.arange(bars), tasks, 0.9, bottom=bottom, color=colour, label=name)
+            bottom += tasks
+        most = np.bincount(bar_of, weights=width, minlength=bars) / members
+        axes.step(np.arange(bars), most, where="mid", color="black", lw=0.8, label="slots")
+        if bars == len(width):
+            count_ticks(axes.yaxis)
+            name_places(axes.xaxis, list(self.slots))
+        else:
+            axes.set(xlabel=f"{len(width)} machines in {bars} rows of neighbours", xticks=[])
         title = f"{self.instance}: {len(self.machine_of)} running, {len(self.waiting)} waiting"
-        return plot_machines(self.slots, self.machine_of, self.job_of, title, ax)
+        axes.set(ylabel="tasks" if bars == len(width) else "tasks per machine", title=title)
+        return legend(axes)
