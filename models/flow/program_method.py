@@ -27,7 +27,7 @@ from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.models.flow.counted_program import CountedProgram, Greedy
-from flowlex.models.flow.integer_resources import Resources
+from flowlex.models.flow.flow_data import Resources
 from flowlex.models.flow.network_method import FlowRun, NetworkMethod, chosen_stage, score_of, waiting_by_job
 from flowlex.models.flow.statement import Size
 from flowlex.models.flow.task_rules import TaskRules
