@@ -32,7 +32,7 @@ from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.fair_share_demands import rule_of
 from flowlex.models.flow.flow_data import FlowData
 from flowlex.models.flow.goal_interface import ClusterView, Scale, task_views
-from flowlex.models.flow.goals import Goal, Placement, Preset, Priority, common_scale, preset
+from flowlex.models.flow.goals import FairShares, Goal, Placement, Preset, Priority, common_scale, preset
 from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.models.flow.network import ScheduleNetwork, build_network
 from flowlex.models.flow.network_method import FlowRun, NetworkMethod, chosen_stage, score_of
@@ -93,6 +93,7 @@ class FlowScheduling(LanguageModel, Model[FlowInstance, FlowSolution, FlowRun]):
     examples: ClassVar[tuple[tuple[str, str, Mapping[str, Any]], ...]] = (
         ("Strict priorities, placement, continuity and an even load (borg)", "flow-testbed", {}),
         ("Placement, data locality and continuity (quincy)", "flow-random", {"preset": "quincy"}),
+        ("Max-min fair shares", "flow-testbed", {"goals": (FairShares(), Placement())}),
         ("Sirius' vector cost as printed", "flow-random", {"goals": (Priority(mode="published"), Placement())}),
     )
 

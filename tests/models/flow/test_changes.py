@@ -16,7 +16,7 @@ from flowlex.models.model_base import ModelError
 from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 from tests.models.flow.changes_oracle import Program
-from tests.models.flow.ties import GOALS, tied_cluster
+from tests.models.flow.ties import GOALS, tied_cluster, with_capacities
 from tests.validation.certificates.clusters import GOALS as OPTIONS
 from tests.validation.certificates.clusters import random_cluster
 
@@ -378,3 +378,13 @@ def test_labels_of_machines_may_have_names_of_levels() -> None:
     assert set(changed.machine_of.values()) == {"m0"}
     assert changed.certificate.claim == "optimal"
     assert not model.with_constraint("none", x.sel(job_label="yes").sum() <= 0).solve().machine_of.keys() & {"m0"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_printed_is_what_the_model_holds(seed: int) -> None:
+    for instance in (tied_cluster(seed), with_capacities(tied_cluster(seed), seed)):
+        model = FlowScheduling(instance, goals=GOALS)
+        printed = model.to_latex()
+        assert list(model.constraints) == list(model.problem.rows)
+        assert all(rf"\text{{{name}:}}".replace("_", r"\_") in printed for name in model.constraints)
+        assert all(model.constraints[name].block.count == row.index.count for name, row in model.problem.rows.items())
