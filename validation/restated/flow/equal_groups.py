@@ -17,11 +17,6 @@ class Groups:
     machines: Mapping[int, list[int]]
 
     @classmethod
-    def single(cls, problem: Problem) -> Groups:
-        """A group for every single task and machine."""
-        return cls({t: [t] for t in range(len(problem.tasks))}, {m: [m] for m in range(len(problem.slots))})
-
-    @classmethod
     def of(cls, problem: Problem, classes: Mapping[str, list[str]], kinds: Mapping[str, list[str]]) -> Groups:
         """Read groups by name; machines are compared once their costs are known.
 

@@ -31,6 +31,7 @@ from flowlex.validation.restated.flow.side_constraints import Ties
 
 _LOWEST = 1000
 _OLDEST = 24
+_NO_WISHES = Wishes(())
 
 
 class Task(NamedTuple):
@@ -79,13 +80,17 @@ class Problem:
         for job in instance.jobs:
             together[job.different_machines or ""] += len(job.tasks)
         alike: dict[Wishes, list[Task]] = defaultdict(list)
+        last, group = None, list[Task]()
         for j, job in enumerate(instance.jobs):
             apart = job.different_machines or ""
             apart = apart if together[apart] > 1 else ""
             keep = self.units(job.preempt_cost) if job.preempt_cost else 0
             for task in job.tasks:
                 found = self._task(task, j, job, apart, keep)
-                alike[found.wishes].append(found)
+                if found.wishes is not last:  # hashing is slow
+                    last = found.wishes
+                    group = alike[last]
+                group.append(found)
         self.tasks: list[Task] = [task for tasks in alike.values() for task in tasks]
         ends = accumulate(map(len, alike.values()))
         self.classes: list[tuple[Wishes, slice]] = [
@@ -106,15 +111,17 @@ class Problem:
     def _task(self, task: FlowTask, number: int, job: FlowJob, apart: str, keep: int) -> Task:
         explicit = {self.machine[m]: self.units(cost) for m, cost in task.costs.items()} if task.costs else {}
         own = -1 if task.running is None else self.machine[task.running.machine]
-        rules = (*task.constraints, *self._rules.get(task.name, ()), *self._rules.get(job.name, ()))
-        rules = rules if "Placement" in self.goals.by_kind else ()
+        rules = task.constraints if "Placement" in self.goals.by_kind else ()
+        if self._rules:
+            rules = (*rules, *self._rules.get(task.name, ()), *self._rules.get(job.name, ()))
+        asked = self.own_goals.number(task)
         limited = job.preemptions_per_hour is not None
         return Task(
             task,
             number,
             own,
             explicit,
-            Wishes(rules, self.own_goals.number(task)),
+            Wishes(rules, asked) if rules or asked else _NO_WISHES,
             apart,
             keep if own >= 0 else 0,
             limited,

@@ -54,13 +54,13 @@ class FlowStatement:
     def __init__(self, problem: Problem, shares: Sequence[tuple[int, int]], groups: Groups | None = None) -> None:
         self.problem, self.instance, self.ties = problem, problem.instance, problem.ties
         self.counting = groups is not None
-        self.groups = groups = groups or Groups.single(problem)
+        self.groups = groups
         tasks, machines = len(problem.tasks), len(problem.slots)
         #: First member of the group of each task and machine.
         self.task_first, self.machine_first = np.arange(tasks), np.arange(machines)
-        for first, members in groups.tasks.items():
+        for first, members in groups.tasks.items() if groups is not None else ():
             self.task_first[members] = first
-        for first, members in groups.machines.items():
+        for first, members in groups.machines.items() if groups is not None else ():
             self.machine_first[members] = first
         #: The tasks that stand for their groups, and the row of each.
         self.tasks: Ints = np.unique(self.task_first)
@@ -108,7 +108,7 @@ class FlowStatement:
     @cached_property
     def pair_count(self) -> int:
         """At least the number of columns ``x``."""
-        if self.counting:
+        if self.groups is not None:
             return len(self.tasks) * len(self.groups.machines)
         classes = self.problem.classes
         return sum((tasks.stop - tasks.start) * int(self.problem.fits(wishes).sum()) for wishes, tasks in classes)
@@ -206,6 +206,7 @@ class FlowStatement:
         """Raise `ValueError` where machines of a kind differ."""
         problem, machines = self.problem, self.instance.machines
         slot_machine, _, prices = problem.slot_costs
+        assert self.groups is not None
         kinds = {first: members for first, members in self.groups.machines.items() if len(members) > 1}
         if not kinds:
             return
