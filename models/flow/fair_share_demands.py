@@ -63,6 +63,7 @@ def job_bounds(instance: FlowInstance, rules: Rules, views: Iterable[TaskView], 
         (job.min_tasks, NO_LIMIT if job.max_tasks is None else job.max_tasks, job.weight, queue[job.queue])
         for job in jobs
     ]
-    claims = Claims(count, *np.array(said, np.int64).reshape(-1, 4).T, list(mine.values()))
+    least, most, weight, of = np.array(said, np.int64).reshape(-1, 4).T
+    claims = Claims(count, least, most, weight, of, list(mine.values()))
     places = places_of(cluster, [rule for table in mine.values() for rule in table])
     return np.stack(rules.shares.bounds(claims, instance.queues, places), axis=1)
