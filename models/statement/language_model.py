@@ -45,12 +45,17 @@ class LanguageModel:
         """The model as LaTeX, derived from its statement."""
         return self.problem.to_latex()
 
+    def _repr_latex_(self) -> str:
+        try:
+            return f"$$\n{self.to_latex()}\n$$"
+        except ModelError:  # `_repr_html_` says why
+            return ""
+
     def _repr_html_(self) -> str:
         try:
             return self.problem._repr_html_()
         except ModelError as error:  # too large for a statement, or more than it can say
-            facts = {**self.sizes(), "mathematics": str(error)}  # type: ignore[attr-defined]
-            return html_table(f"{self.title}: {self.instance.name}", facts)  # type: ignore[attr-defined]
+            return html_table(f"{self.title}: {self.instance.name}", {"mathematics": str(error)})  # type: ignore[attr-defined]
 
     def _state(self) -> Statement:
         from flowlex.models.statement.from_language import statement_of
