@@ -162,9 +162,9 @@ def restate_moves(data: _Data) -> tuple[ExactProgram, Positions, Positions]:
         "move", list, len(source), texts=lambda: texts_at((names, source), (names, target)), upper=data.total
     )
     move = start + np.arange(len(source))
-    of.rows("group", "==", block_names, items, (block, take, 1))
-    of.rows("holder", "==", names, 0, (source, move, 1), (holder, take, -1))
-    of.rows("node", "<=" if data.makespan else "==", names, limit, (target, move, 1))
+    of.rows("group", "==", block_names, items, (block, take, 1), empty=True)
+    of.rows("holder", "==", names, 0, (source, move, 1), (holder, take, -1), empty=True)
+    of.rows("node", "<=" if data.makespan else "==", names, limit, (target, move, 1), empty=True)
     of.objective("moved", (move, Exact(data.cost[source, target], data.seconds.unit)))
     place = np.full((size, size), -1, np.int64)
     place[source, target] = move
@@ -180,11 +180,11 @@ def restate_load(instance: LoadPartitionInstance, options: Mapping[str, Any]) ->
     labels = [{"block": blocks[k], "holder": names[h], "node": names[n]} for k, h, n in triples]
     of, x = ProgramBuilder(), np.arange(len(triples))
     of.columns("x", labels, upper=[items[k] for k in block.tolist()])
-    of.rows("group", "==", blocks, items, (block, x, 1))
+    of.rows("group", "==", blocks, items, (block, x, 1), empty=True)
     if data.makespan:
         _late(of, data, (node, x, 1))
     else:
-        of.rows("node", "==", names, data.targets, (node, x, 1))
+        of.rows("node", "==", names, data.targets, (node, x, 1), empty=True)
     of.objective("moved", (x, Exact(data.cost[holder, node], data.seconds.unit)))
     return of.program()
 
@@ -204,7 +204,7 @@ def _late(of: ProgramBuilder, data: _Data, on_node: tuple[Positions, Positions, 
         for n in (range(first + 1, data.total + 1) if c else ())
     ]
     node, late = np.array(passed, np.int64).reshape(-1, 2).T
-    of.rows("finish", "<=", data.names, firsts, on_node, (node, late, -1))
+    of.rows("finish", "<=", data.names, firsts, on_node, (node, late, -1), empty=True)
     pairs = np.arange(max(count - 1, 0))
     order = [str(k + 2) for k in pairs.tolist()]
     of.rows("order", ">=", order, 0, (pairs, start + pairs, 1), (pairs, start + pairs + 1, -1))
