@@ -4,8 +4,9 @@
 their proposed kind; then the other tasks take any machine, gangs as a whole in one domain. The schedules satisfy slots,
 capacities, shares and rules.
 
-What counting is worth: 45 tasks of 3 classes with CPU and memory on 8 machines of 2 kinds are proven optimal in 0.09 s;
-named one by one, the same program is not proven in 1.6 s.
+What counting is worth (``benchmarks/flow_counting.py``): 45 tasks of 3 classes with CPU and memory on 8 machines of 2
+kinds are proven optimal in 0.2 s; named one by one, the same program is not proven in 1.4 s. Of 18 tasks both are
+proven, of 80 neither.
 """
 
 from __future__ import annotations
