@@ -20,7 +20,7 @@ from flowlex.formulations.lexicographic import branch_and_bound_leaves as found
 from flowlex.formulations.program_arrays import Floats
 from flowlex.models.exact_vertices import Budget, exact_leaf, exact_ray, exact_values
 from flowlex.validation.certificates import proof_time_budget
-from flowlex.validation.proofs.checker import Checker, Verdict, judge
+from flowlex.validation.proofs.checker import Checker, OutOfTime, Verdict, judge
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Objective
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofError
 
@@ -71,9 +71,9 @@ _ENDLESS = Fraction(10**300)
 #: Trees of more leaves have short multipliers, of at most so many binary digits after the point.
 _FEW, _MOST_DIGITS = 8, 44
 #: Multipliers are near a fraction within this share of their size.
+_NEAR = 1e-9
 #: Coefficients beyond this are large: multipliers of theirs would be rounded to 0.
 _LARGE = 2**20
-_NEAR = 1e-9
 
 
 def proven(
@@ -96,9 +96,15 @@ def proven(
         For all of it; once it has passed, what is proven by then holds.
     """
     budget = Budget(time=time or proof_time_budget.Budget())
-    proof, claimed = exact_proof(program, outcome), str(outcome.status)
+    claimed, whole = str(outcome.status), True
+    try:
+        proof = exact_proof(program, outcome, budget.time)
+    except OutOfTime:  # a large tree: its root is proven
+        roots = (s if s.root is None else replace(s, leaves=(s.root,)) for s in outcome.stages)
+        proof, whole = exact_proof(program, replace(outcome, stages=tuple(roots), empty=(), cuts=outcome.cuts)), False
     exact = snapped(program, values) if values is not None else None
     verdict = judge(program, exact, proof, claimed, budget.time)
+    verdict = verdict if whole else replace(verdict, late=True)
     root_leaf = outcome.stages[0].root if outcome.stages else None
     if exact is not None and verdict.stages and verdict.stages[0].bound is None and root_leaf is not None:
         first = replace(outcome.stages[0], leaves=(root_leaf,))
@@ -310,8 +316,10 @@ def _exact_without_answer(program: ExactProgram, outcome: found.StagesOutcome, p
     return replace(proof, empty=tuple(fresh), derived=tuple(rows))
 
 
-def exact_proof(program: ExactProgram, outcome: found.StagesOutcome) -> Proof:
-    """The proof of an outcome of stages."""
+def exact_proof(
+    program: ExactProgram, outcome: found.StagesOutcome, time: proof_time_budget.Budget | None = None
+) -> Proof:
+    """The proof of an outcome of stages; `OutOfTime` once the time has passed."""
     starts = np.cumsum([0, *(block.count for block in program.rows.values())]).tolist()
     every = [*(leaf for result in outcome.stages for leaf in result.leaves), *outcome.empty]
     used = {int(k) for leaf in every for k in np.flatnonzero(leaf.cuts)}
@@ -329,11 +337,13 @@ def exact_proof(program: ExactProgram, outcome: found.StagesOutcome) -> Proof:
     def leaves(given: Sequence[found.Leaf], unit: Fraction, needed: float = math.inf) -> tuple[Leaf, ...]:
         mine = [replace(x, cuts=of_kept(x.cuts)) for x in given]
         short = _Short(program, cuts) if len(mine) > _FEW and any(x.bound > needed for x in mine) else None
-        made = [None if short is None else short.leaf(x, x.bound - needed) for x in mine]
-        return tuple(
-            _leaf(program, starts, x, grains, unit) if each is None else each
-            for x, each in zip(mine, made, strict=True)
-        )
+        made = []
+        for k, leaf in enumerate(mine):
+            if k % _FEW == _FEW - 1 and time is not None and time.spent:
+                raise OutOfTime
+            small = None if short is None else short.leaf(leaf, leaf.bound - needed)
+            made.append(_leaf(program, starts, leaf, grains, unit) if small is None else small)
+        return tuple(made)
 
     checker, stages = Checker(program), {}
     for o, s in zip(program.objectives, outcome.stages, strict=False):

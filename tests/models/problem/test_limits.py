@@ -18,9 +18,32 @@ import pytest
 import flowlex as fx
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.lexicographic.solver_watch import Watch, interruptible
+from flowlex.models import exact_proofs
 from flowlex.models import problem as problem_module
 from flowlex.models.solve_progress import ProgressLine
 from flowlex.validation.certificates.proof_time_budget import Budget
+from flowlex.validation.proofs.checker import OutOfTime
+
+
+def test_a_tree_that_is_not_made_exact_in_time_leaves_the_bound_of_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = exact_proofs.exact_proof, []
+
+    def late(*given: Any) -> Any:
+        calls.append(len(given))
+        if len(calls) == 1:
+            raise OutOfTime
+        return real(*given)
+
+    monkeypatch.setattr(exact_proofs, "exact_proof", late)
+    p = fx.Problem("odd")
+    x = p.variables("x", good=range(7), binary=True)
+    p.constrain("half", 2 * x.sum() <= 7)
+    p.maximize("most", (x * pd.Series([9, 8, 7, 9, 8, 7, 9], index=pd.RangeIndex(7, name="good"))).sum())
+    s = p.solve()
+    assert s.objective == 27
+    assert len(calls) > 1
+    assert s.bound is not None
+    assert s.bound >= 27
 
 
 def hard(count: int = 60, seed: int = 1) -> fx.Problem:
