@@ -61,7 +61,15 @@ class Check:
 
     @classmethod
     def none(cls, name: str, offenders: Sequence[str]) -> Check:
-        """Nothing offends; the first three offenders are named."""
+        """Nothing offends; the first three offenders are named.
+
+        Parameters
+        ----------
+        name
+            What is checked.
+        offenders
+            What breaks it; empty where it holds.
+        """
         return cls(name, not offenders, len(offenders), ", ".join(offenders[:3]))
 
     @property
