@@ -57,25 +57,26 @@ def export(
 def _programs(model: Model[Any, Any], output: str, force: bool) -> Iterator[tuple[str, NamedProgram]]:
     """The programs to write, by file: one for each objective, with rows for those before it."""
     from flowlex.formulations.flow_network import FlowNetwork
+    from flowlex.formulations.language.program_conversion import program_of
     from flowlex.models.problem_model import ProblemModel
 
     if isinstance(model, ProblemModel):
         yield from _problem_programs(model, output, force)
         return
-    stages = [stage.name for stage in model.statement.stages] if model.as_stated else []
+    stages = [objective.name for objective in model.problem.objectives] if model.as_stated else []
     if not stages:
         formulation = model.formulation
         program = formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation
         yield output, program.named()
         return
     if len(stages) == 1:
-        yield output, model.statement.stage_program().named()
+        yield output, program_of(model.stage_problem())
         return
     paths = _paths(stages, output, force)
     solution = _optimum(model, stages, output)
     for place, (path, name) in enumerate(zip(paths, stages, strict=True)):
         before = {each: Fraction(solution.stages[each]) for each in stages[:place]}
-        yield path, model.statement.stage_program(name, before).named()
+        yield path, program_of(model.stage_problem(name, before))
 
 
 def _problem_programs(model: ProblemModel, output: str, force: bool) -> Iterator[tuple[str, NamedProgram]]:

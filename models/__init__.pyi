@@ -1,7 +1,5 @@
 from .model_base import Model as Model
 from .model_base import Run as Run
-from .model_equations import Equation as Equation
-from .model_equations import Symbol as Symbol
 from .registry import compare as compare
 from .registry import model_for as model_for
 from .registry import solve as solve

@@ -64,7 +64,7 @@ _MOST_COLUMNS = 5000
 _MOST_WORK = 30_000
 #: Values this near to a bound or side are taken to lie there, first; if that does not help, only nearer ones.
 _NEAR_BOUND, _AT_BOUND = 1e-7, 1e-14
-#: Units beyond this are of binary numbers, not of decimals.
+#: Units beyond this that are no tenth of another are of binary numbers, not of decimals.
 _DECIMAL = 10**6
 #: The bound of a leaf without an answer.
 _ENDLESS = Fraction(10**300)
@@ -478,7 +478,8 @@ def _measure(unit: Fraction, smallest: int = 0) -> Fraction:
     least = smallest * unit
     if least > _LARGE:
         return Fraction(2) ** int(math.log2(least))
-    return unit if max(unit.numerator, unit.denominator) <= _DECIMAL else Fraction(1)
+    decimal = max(unit.numerator, unit.denominator) <= _DECIMAL or unit.denominator % 5 == 0
+    return unit if decimal else Fraction(1)
 
 
 def _derived(program: ExactProgram, starts: Sequence[int], cut: found.Cut, grains: Sequence[int]) -> Derived:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,3 +87,17 @@ def _table(frame: pd.DataFrame) -> str:
         frame = frame.reset_index()
     more = f"<p>The first {MOST_ROWS} of {len(frame)} rows.</p>" if len(frame) > MOST_ROWS else ""
     return more + frame.head(MOST_ROWS).to_html(index=False, border=0, table_id="table", na_rep="")
+
+
+def html_table(caption: str, facts: Mapping[str, Any]) -> str:
+    """A table of two columns for a notebook."""
+    left = "style='text-align:left'"
+    rows = "".join(
+        f"<tr><th {left}>{escape(str(key))}</th><td {left}>{escape(_text(value))}</td></tr>"
+        for key, value in facts.items()
+    )
+    return f"<table><caption>{escape(caption)}</caption>{rows}</table>"
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -17,7 +17,6 @@ from flowlex.formulations.plot_style import BLUE, LIGHT, ORANGE, SKY, axes_for, 
 from flowlex.formulations.program_arrays import Floats, Integers, exact_dot
 from flowlex.instances.min_cost_flow import NetworkInstance
 from flowlex.models.model_base import Dual, Model, Run, Solution
-from flowlex.models.statement.language_model import LanguageModel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +110,7 @@ class NetworkFlow(Solution):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MinCostFlow(LanguageModel, Model[NetworkInstance, NetworkFlow]):
+class MinCostFlow(Model[NetworkInstance, NetworkFlow]):
     """Minimum-cost flow over any network (see the module).
 
     Parameters

@@ -286,7 +286,7 @@ class Model:
     def _also(self, *more: Any) -> Self:
         fresh = dataclasses.replace(self, changes=self.changes.also(*more))
         # From this model's problem, so that its variables are those of the changed model too.
-        fresh.__dict__["problem"] = apply_changes(self.problem, Changes(changes=more))
+        fresh.__dict__["problem"] = apply_changes(self.problem, more)
         return fresh
 
     def with_constraint(self, name: str, rule: Rule) -> Self:

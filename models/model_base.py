@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from typing_extensions import TypeVar
@@ -24,10 +23,9 @@ from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOption
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.model_changes import Changes, read_changes
 from flowlex.models.incumbents import Offers
-from flowlex.models.model_equations import Equation, Symbol, docstring, equation_table, html_table, latex
 from flowlex.models.model_options import check_option, option_types, plain_options
 from flowlex.models.solution import Dual, ModelError, Seconds, Solution, Stated, plain
-from flowlex.models.statement.stated_model import StatedModel
+from flowlex.models.stated_model import StatedModel
 from flowlex.validation.certificates import (
     Budget,
     Certificate,
@@ -43,7 +41,7 @@ from flowlex.validation.certificates import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Dual", "Equation", "Model", "ModelError", "Run", "Seconds", "Solution", "Symbol"]
+__all__ = ["Dual", "Model", "ModelError", "Run", "Seconds", "Solution"]
 
 
 #: Message of an answer without a certificate.
@@ -107,13 +105,8 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    sets: ClassVar[tuple[Symbol, ...]] = ()
-    parameters: ClassVar[tuple[Symbol, ...]] = ()
-    unknowns: ClassVar[tuple[Symbol, ...]] = ()
     #: ``module:function`` that tabulates policies and baselines on one instance; empty when there are none.
     comparison: ClassVar[str] = ""
-    objective_latex: ClassVar[str] = ""
-    equations: ClassVar[tuple[Equation, ...]] = ()
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -121,13 +114,9 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         if cls is not family and family is not None and "_formulate" in cls.__dict__:
             raise TypeError(
                 f"{cls.__name__} overrides _formulate, which its method does not solve; "
-                "override _state (the statement) or use with_constraint"
+                "override state (the problem) or use with_constraint"
             )
-        cls._family, cls._restated = family, cls is not family and (cls._restated or "_state" in cls.__dict__)
-        if "equations" in cls.__dict__:
-            symbols = {"Sets": cls.sets, "Parameters": cls.parameters, "Variables": cls.unknowns}
-            notes = docstring(cls.objective_latex, symbols, cls.equations)
-            cls.__doc__ = f"{cleandoc(cls.__doc__ or '')}\n\n{notes}"
+        cls._family, cls._restated = family, cls is not family and (cls._restated or "state" in cls.__dict__)
 
     def __post_init__(self) -> None:
         wanted = self.instance_type()
@@ -188,8 +177,8 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
 
     @classmethod
     def declared(cls) -> frozenset[str]:
-        """The names that rows of the formulation may have."""
-        return frozenset(equation.name for equation in cls.equations)
+        """The names that rows of statements and formulations may have."""
+        return frozenset()
 
     def _facts(self, run: RunT) -> dict[str, Any]:
         """The fields that every solution takes from a run; objective and bound in the formulation's units."""
@@ -299,7 +288,7 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         if report is not None:
             chosen = replace(chosen, offer=Offers(lambda run: self._hand_on(run, report, started, remaining())))
         if self.as_stated:
-            _ = self.statement
+            self._prepare_statement()
         else:
             self._prepare()
         network = engine == "auto" and not self.as_stated and self._is_network
@@ -307,7 +296,7 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         engine = typing.cast(EngineName, name)
         compiled = time.perf_counter()
         if self.as_stated:
-            found = self._run_statement(engine, chosen, start)
+            found = self._run_statement(engine, chosen, start, certify)
             solved = time.perf_counter()
             run, solution = typing.cast(RunT, found), self._read(found)
         else:
@@ -399,7 +388,11 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
 
     def sizes(self) -> dict[str, int | str]:
         """Sizes of the formulation."""
-        formulation = self.statement.program if self.as_stated else self.formulation
+        if self.as_stated:
+            problem = self.problem
+            kind = "integer program" if any(b.integer.any() for b in problem.blocks.values()) else "linear program"
+            return {"formulation": kind, "columns": problem.column_count, "rows": problem.row_count}
+        formulation = self.formulation
         if isinstance(formulation, FlowNetwork):
             return {"formulation": "flow network", "nodes": formulation.node_count, "arcs": formulation.arc_count}
         kind = "integer program" if formulation.is_mip else "linear program"
@@ -409,19 +402,3 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         """Tables that ``flowlex show`` prints below the sizes: (caption, columns); none by default."""
         return []
 
-    @classmethod
-    def to_latex(cls) -> str:
-        """The model as LaTeX: objective and constraints, with their names."""
-        return latex(cls.objective_latex, cls.equations)
-
-    def _repr_latex_(self) -> str:
-        return f"$$\n{self.to_latex()}\n$$"
-
-    def _repr_html_(self) -> str:
-        parts = [
-            html_table(f"{self.title}: {self.instance.name}", self.sizes()),
-            f"<p>$\\min\\ {self.objective_latex}$</p>",
-            equation_table(e for e in self.equations if e.exists(self)),
-            html_table("Symbols", {f"${s.latex}$": s.says for s in (*self.sets, *self.parameters, *self.unknowns)}),
-        ]
-        return "".join(parts)

@@ -62,12 +62,16 @@ from flowlex.validation.proofs.proof import Proof
 if TYPE_CHECKING:
     import pulp
 
+    from flowlex.formulations.linear_program import LinearProgram
+
 _log = logging.getLogger("flowlex.problem")
 _log.addHandler(logging.NullHandler())  # silent until someone asks
 #: Rounds of cuts before branching.
 _CUT_ROUNDS = 15
 #: A message names at most this many rows of a conflict.
 _NAMED = 12
+#: Ends the names of rows that keep an objective at its value.
+KEPT = "_kept"
 
 
 class ProblemSource:
@@ -464,8 +468,6 @@ class Problem(Statement):
         StatementError
             The start is none of this problem.
         """
-        from flowlex.formulations.lexicographic.objective_stages import solve_stages
-
         if engine not in ("auto", "highs", "pulp"):
             raise EngineError(f"engine {engine!r} solves no problems of one's own; use 'auto', 'highs' or 'pulp'")
         if not isinstance(certify, bool):
@@ -473,11 +475,30 @@ class Problem(Statement):
         if report is not None and not callable(report):
             raise OptionError(f"report must be a function that takes answers, got {report!r}")
         chosen = solve_options(options, "certify", "start", "report")
+        first = self._start(start) if start is not None else None
+        return self.solve_with(chosen, engine, certify=certify, first=first, report=report)
+
+    def solve_with(
+        self,
+        chosen: SolveOptions,
+        engine: EngineName | str = "highs",
+        *,
+        certify: bool = True,
+        first: Floats | None = None,
+        report: Any = None,
+        strong: bool = True,
+    ) -> ProblemSolution:
+        """Solve with options that were read already.
+
+        ``first``: values of all columns to begin with. ``strong``: whether a tree may be cut short where its proof
+        would grow large, and branches on what promises the smallest tree.
+        """
+        from flowlex.formulations.lexicographic.objective_stages import solve_stages
+
         begun, clock = time.perf_counter(), processor_seconds()
         arrays = self.arrays(None)
         self._refuse_endless(arrays)
         costs = [(-1.0 if o.maximize else 1.0) * o.cost(self.column_count) for o in self.objectives]
-        first = self._start(start) if start is not None else None
         _log.info("%s: %d variables, %d rows; solving", self.name, self.column_count, self.row_count)
         compiled = time.perf_counter()
         offers = None if report is None else Offers(report)
@@ -514,7 +535,7 @@ class Problem(Statement):
                 allowance=self._allowance,
                 cut_rounds=cut_rounds,
                 watch=watch,
-                strong=certify,
+                strong=certify and strong,
                 vectors=piecewise.sorted_vectors(self),
             )
             line.end()
@@ -560,7 +581,7 @@ class Problem(Statement):
 
     def _found(self, values: Floats) -> ProblemSolution | None:
         """An answer found on the way, if it satisfies all rows."""
-        solution = self._judged(values, "highs", "")
+        solution = self.judged(values, "highs", "")
         return solution if solution.status.has_answer else None
 
     def _allowance(self, stage: int, value: float) -> float:
@@ -586,19 +607,24 @@ class Problem(Statement):
                 return values
             values = outcome.values
             if objective is not None and k + 1 < len(self.objectives):
-                problem = problem._keeping(k, values)
+                problem = problem.keeping(k, values)
         return values
 
-    def _keeping(self, k: int, values: Floats, given_away: float = 0) -> Self:
-        """The problem in which objective k is as good as these values and what they gave away, less its tolerance."""
+    def keeping(self, k: int, reached: Floats | Fraction, given_away: float = 0) -> Self:
+        """The problem in which objective k is as good as a value and what that gave away, less its tolerance.
+
+        ``reached``: the value of the objective, or values of all columns.
+        """
         objective = self.objectives[k]
         e = _objective_expression(self, objective)
         sign = -1.0 if objective.maximize else 1.0
-        value = float(objective.cost(self.column_count) @ values) + objective.offset - sign * float(given_away)
+        value: Any = reached
+        if not isinstance(reached, Fraction):
+            value = float(objective.cost(self.column_count) @ reached) + objective.offset - sign * float(given_away)
         allowed = float(objective.within) * (abs(value) if objective.relative else 1.0)
-        side = value + sign * allowed
+        side = value + sign * allowed if allowed else value
         rule = e >= side if objective.maximize else e <= side
-        return self.with_constraint(f"{objective.name}_kept", rule)
+        return self.with_constraint(f"{objective.name}{KEPT}", rule)
 
     def _solution(
         self,
@@ -705,6 +731,7 @@ class Problem(Statement):
                 None if quoted is None else objective.sign * quoted + offset,
                 stage.proven if stage is not None else False,
                 plain_number(stage.given_away) if stage is not None else 0,
+                (value, bound),
             )
         return answers
 
@@ -729,11 +756,11 @@ class Problem(Statement):
             return Infeasibility(
                 f"No values satisfy all rows ({names}); p.softened(name) shows by how much one must give."
             )
-        places = {text: (block, k) for block in self.rows.values() for k, text in enumerate(_flat_names(block))}
+        places = {text: (block, k) for block in self.rows.values() for k, text in enumerate(block.names())}
         texts = [self.written_row(*places[name]) for name in reversed(reason.constraints[:_NAMED]) if name in places]
         more = len(reason.constraints) - _NAMED
         listed = "; ".join(texts) + (f"; and {more} more" if more > 0 else "")
-        columns = {text: b.start + k for b in self.blocks.values() for k, text in enumerate(_flat_names(b))}
+        columns = {text: b.start + k for b in self.blocks.values() for k, text in enumerate(b.names())}
         within = [self.written_bounds(columns[name]) for name in reason.bounds[:_NAMED] if name in columns]
         said = f"; with the bounds {', '.join(within)}" if within else ""
         return replace(reason, message=f"These rows cannot hold together: {listed}{said}.")
@@ -811,7 +838,9 @@ class Problem(Statement):
         for label, value in given.items():
             k = labels.get(label) if not isinstance(label, list) else None
             if k is None:
-                texts = texts if texts is not None else {t: k for k, t in enumerate(block.index.texts())}
+                if texts is None:
+                    every = block.index.plain_texts(), block.index.texts()
+                    texts = {text: k for names in every for k, text in enumerate(names)}
                 k = texts.get(label) if isinstance(label, str) else None
             if k is None:
                 raise StatementError(f"values of {name}: " + nearest("label", label, labels))
@@ -827,9 +856,9 @@ class Problem(Statement):
         values
             A solved PuLP problem, the path of a ``.sol`` file, or values by variable and label.
         """
-        return self._judged(self.read_values(values), "given", "Values from outside; no optimum is claimed.")
+        return self.judged(self.read_values(values), "given", "Values from outside; no optimum is claimed.")
 
-    def _judged(self, x: Floats, engine: str, message: str) -> ProblemSolution:
+    def judged(self, x: Floats, engine: str, message: str) -> ProblemSolution:
         """Values as an answer of which nothing is claimed but that it satisfies the problem."""
         program = exact_program(self)
         exact = snapped(program, x)
@@ -915,8 +944,29 @@ class Problem(Statement):
             assert x is not None
             for before in range(k):
                 mine = values.stages.get(names[before]) if isinstance(values, ProblemSolution) else None
-                fresh = fresh._keeping(before, x, mine.given_away if mine is not None else 0)
+                fresh = fresh.keeping(before, x, mine.given_away if mine is not None else 0)
         fresh.objectives = [self.objectives[k]]
+        return fresh
+
+    def alone(self, objective: str | None = None, before: Mapping[str, Any] | None = None) -> Self:
+        """The problem of one objective, with those before it as rows at given values.
+
+        Parameters
+        ----------
+        objective
+            Its name; the first when None.
+        before
+            Values of objectives before it; those without a value are left free.
+        """
+        names = [o.name for o in self.objectives]
+        if objective is not None and objective not in names:
+            raise StatementError(nearest("objective", objective, names))
+        place = 0 if objective is None else names.index(objective)
+        fresh = self.copy()
+        for k, name in enumerate(names[:place]):
+            if before and name in before:
+                fresh = fresh.keeping(k, Fraction(before[name]))
+        fresh.objectives = fresh.objectives[place : place + 1]
         return fresh
 
     @classmethod
@@ -949,7 +999,7 @@ class Problem(Statement):
         return check(flat_program(self, None))
 
 
-def flat_program(problem: Statement, objective: int | None) -> Any:
+def flat_program(problem: Statement, objective: int | None) -> LinearProgram:
     """The problem of one objective as a program with flat blocks, for engines and checkers."""
     from flowlex.formulations.linear_expression import Expression as Terms
     from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram
@@ -957,14 +1007,14 @@ def flat_program(problem: Statement, objective: int | None) -> Any:
 
     lp = LinearProgram(problem.name)
     for b in problem.blocks.values():
-        labels = b.index.texts() if b.index.keys else None
+        labels = b.index.texts()
         mixed = len(b.integer) and bool(b.integer.any()) and not bool(b.integer.all())
         flags = b.integer if mixed else bool(b.integer.any())
         lp.variable_blocks[b.name] = FlatVariables(b.name, b.start, b.index.count, b.lower, b.upper, flags, labels)  # type: ignore[arg-type]
     start = 0
     for r in problem.rows.values():
         terms = Terms(r.rows, r.columns, to_floats(r.values, r.unit), np.zeros(r.index.count))
-        labels = r.index.texts() if r.index.keys else None
+        labels = r.index.texts()
         relation: Any = r.relation
         lp.constraint_blocks[r.name] = ConstraintBlock(r.name, start, terms, relation, to_floats(r.rhs, r.unit), labels)
         start += r.index.count
@@ -985,11 +1035,6 @@ def _is_proven(solution: ProblemSolution) -> bool:
     """Whether a certificate proves what the status says, not only a bound or the solver's word."""
     certificate = solution.certificate
     return certificate is not None and certificate.claim == str(solution.status) and not solution.unproven
-
-
-def _flat_names(block: RowBlock | VariableBlock) -> list[str]:
-    """Names as `flat_program` gives them."""
-    return block.names() if block.index.keys else [f"{block.name}[0]"]
 
 
 def _members_of(problem: Statement, block: RowBlock) -> Expression:

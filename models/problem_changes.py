@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, TypeVar
 
+import numpy as np
+
+from flowlex.formulations.block_labels import label_text
+from flowlex.formulations.language import formulas
+from flowlex.formulations.language.exact_units import EXACT, exact_numbers
 from flowlex.formulations.language.expressions import Expression
-from flowlex.formulations.language.labels import Index, Level, StatementError, nearest
+from flowlex.formulations.language.formulas import Node
+from flowlex.formulations.language.labels import Index, Level, Positions, StatementError, nearest
 from flowlex.formulations.language.problem_document import from_label, index_document, label_document, read_index
-from flowlex.formulations.language.statement import RowBlock
+from flowlex.formulations.language.statement import RowBlock, _summed
+from flowlex.formulations.program_arrays import Booleans
 from flowlex.instances.model_changes import (
     Bounds,
-    Changes,
     Constraint,
     Cost,
     Drop,
@@ -28,54 +35,165 @@ from flowlex.models.problem import Problem
 ProblemT = TypeVar("ProblemT", bound=Problem)
 
 
-def apply_changes(problem: ProblemT, changes: Changes) -> ProblemT:
+def apply_changes(problem: ProblemT, changes: Iterable[Any], needed: Mapping[str, str] | None = None) -> ProblemT:
     """The problem after all changes, in their order.
 
-    Raises `StatementError`: a name or label does not exist, or a change contradicts the problem.
+    ``needed``: rows that cannot be dropped, with the reason. Raises `StatementError`: a name or label does not exist, a
+    rule is over no variable, or a change contradicts the problem.
     """
     for each in changes:
+        if isinstance(each, Drop) and needed and each.name in needed:
+            raise StatementError(f"rows {each.name!r} cannot be dropped: {needed[each.name]}")
         apply: Callable[[Any, Any], Any] = _APPLY[type(each)]
         problem = apply(problem, each)
     return problem
 
 
-def _expression(problem: Problem, term: Term) -> Expression:
-    chosen: dict[str, Any] = {}
-    for level, wanted in term.where.items():
+def selected(index: Index, where: Mapping[str, Any], owner: str) -> Booleans:
+    """(count,) members with these labels; `StatementError` names a level or label that does not exist."""
+    chosen = np.ones(index.count, bool)
+    for name, wanted in where.items():
+        if name not in index.levels:
+            raise StatementError(f"{owner} has " + nearest("level", name, index.names))
+        level = index.levels[name]
+        inside = np.zeros(len(level), bool)
         if isinstance(wanted, Interval):
-            chosen[level] = slice(wanted.at_least, wanted.at_most)
+            if not all(isinstance(each, (int, float)) for each in level.labels):
+                raise StatementError(f"{owner}: an interval selects numbers; the labels of {name!r} are text")
+            low, high = wanted.at_least, wanted.at_most
+            inside[:] = [(low is None or x >= low) and (high is None or x <= high) for x in level.labels]
         else:
-            chosen[level] = list(wanted) if isinstance(wanted, tuple) else [wanted]
-    return problem[term.variable].sel(**chosen) if chosen else problem[term.variable]
+            inside[level.codes(list(wanted) if isinstance(wanted, tuple) else [wanted], owner)] = True
+        chosen &= inside[index.codes[name]]
+    return chosen
 
 
-def _sum(problem: Problem, terms: tuple[Term, ...], by: tuple[str, ...]) -> Expression:
-    total: Expression | None = None
-    for term in sorted(terms, key=lambda t: -len(t.by)):
-        part = _expression(problem, term).sum(by=[level for level in by if level in term.by]) * term.coefficient
-        total = part if total is None else total + part
-    assert total is not None
-    return total
+def _expression(problem: Problem, term: Term, owner: str) -> Expression:
+    every = problem[term.variable]
+    members = np.flatnonzero(selected(every.index, term.where, f"{owner}: {term.variable}"))
+    if not len(members):
+        raise StatementError(f"{owner}: {term.variable} has no variable with these labels")
+    return every._gather(members, every.index.take(members), _selection(every, term))
+
+
+def _selection(variables: Expression, term: Term) -> Node:
+    """The formula of a selection."""
+    node = variables.formula
+    for name, wanted in term.where.items():
+        if isinstance(wanted, (tuple, Interval)):
+            level = variables.index.levels[name]
+            these = wanted if isinstance(wanted, tuple) else tuple(x for x in level.labels if _within(x, wanted))
+            node = ("pick", name, these, node)
+        else:
+            node = ("fix", name, wanted, node)
+    return node
+
+
+def _within(label: Any, interval: Interval) -> bool:
+    low, high = interval.at_least, interval.at_most
+    return (low is None or label >= low) and (high is None or label <= high)
 
 
 def _constraint(problem: Problem, rule: Constraint) -> Problem:
-    by = max((term.by for term in rule.terms), key=len)
-    total = _sum(problem, rule.terms, by)
-    right: Any = rule.rhs
-    if isinstance(right, dict):
-        index = total.index
-        places = {text: k for k, text in enumerate(index.texts())}
-        if odd := [label for label in right if label not in places]:
-            raise StatementError(f"rule {rule.name!r}: " + nearest("row", odd[0], places))
-        import pandas as pd
+    """Rows for the labels that occur; terms with fewer levels count in every row that they match."""
+    by, what = max((term.by for term in rule.terms), key=len), f"rule {rule.name!r}"
+    if rule.name in problem.rows or rule.name in {o.name for o in problem.objectives}:
+        raise StatementError(f"{what}: rows or an objective of that name exist already; choose another name")
+    for term in rule.terms:
+        if odd := set(term.by) - set(by):
+            both = f"{', '.join(by)} and {', '.join(term.by)}"
+            raise StatementError(f"{what} adds rows by {both}; sum both by the same levels ({odd.pop()!r})")
+    rows: dict[tuple[Any, ...], int] = {}
+    parts = [_part(problem, term, by, rows, what) for term in sorted(rule.terms, key=lambda term: -len(term.by))]
+    count = len(rows)
+    scale = math.lcm(*(term.coefficient.denominator for term in rule.terms))
+    sides = _sides(rule, list(rows))
+    scale = math.lcm(scale, *(side.denominator for side in sides))
+    row, column = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+    exact = [int(part[2] * scale) for part in parts]
+    numbers: list[Any] = [*exact, *(side * scale for side in sides)]
+    if any(abs(each) > EXACT for each in numbers):
+        raise StatementError(f"{what}: its numbers have no common unit that is exact; write fewer digits")
+    value = np.repeat(np.array(exact, np.float64), [len(part[0]) for part in parts])
+    filled = np.bincount(row, minlength=count) > 0
+    if (not count or not filled.all()) and not rule.allow_empty:
+        label = next((label for label, some in zip(rows, filled.tolist(), strict=True) if not some), ())
+        where = f" in row {label_text(label)!r}" if label else ""
+        raise StatementError(f"{what} is over no variable{where}; allow_empty=True accepts that")
+    fresh = problem.copy()
+    if not count:
+        return fresh
+    row, column, value = _summed(row, column, value, problem.column_count)
+    left: Node = ("add", ())
+    for term in rule.terms:
+        every = problem[term.variable]
+        one = {k for k, wanted in term.where.items() if not isinstance(wanted, (tuple, Interval))}
+        gone = tuple(k for k in every.index.keys if k not in by and k not in one)
+        node = _selection(every, term)
+        left = formulas.add(left, formulas.times(_written(term.coefficient), ("sum", gone, node) if gone else node), 1)
+    right = _written(rule.rhs) if isinstance(rule.rhs, Fraction) else ("numbers", "...", by)
+    levels = []
+    for k, name in enumerate(by):
+        known, labels = problem.levels.get(name), tuple(dict.fromkeys(label[k] for label in rows))
+        levels.append(known if known is not None and set(labels) <= known.position.keys() else Level(name, labels))
+    codes = [level.codes([label[k] for label in rows], what) for k, level in enumerate(levels)]
+    index = Index.of(levels, codes, by, what) if by else Index((), {}, {}, 1, True)
+    rhs = np.array([float(side * scale) for side in sides])
+    fresh.rows[rule.name] = RowBlock(
+        rule.name, index, rule.relation, row, column, value, rhs, Fraction(1, scale), left, right
+    )
+    return fresh
 
-        labels = [text for text in places if text in right]
-        if len(labels) != index.count:
-            lost = next(text for text in places if text not in right)
-            raise StatementError(f"rule {rule.name!r}: no right-hand side for row {lost!r}")
-        right = pd.Series([right[text] for text in labels], index=index.to_pandas(), dtype=object)
-    compared = total <= right if rule.relation == "<=" else total >= right if rule.relation == ">=" else total == right
-    return problem.with_constraint(rule.name, compared)
+
+def _written(value: Fraction) -> Node:
+    return ("number", str(value) if value.denominator < 100 else f"{float(value):g}")
+
+
+def _part(
+    problem: Problem, term: Term, by: tuple[str, ...], rows: dict[tuple[Any, ...], int], what: str
+) -> tuple[Positions, Positions, Fraction]:
+    """Rows and columns of a term, which may add rows, and its coefficient."""
+    block, index = problem.blocks.get(term.variable), problem[term.variable].index
+    assert block is not None
+    for name in term.by:
+        if name not in index.levels:
+            raise StatementError(f"{what}: {term.variable} has " + nearest("level", name, index.names))
+    members = np.flatnonzero(selected(index, term.where, f"{what}: {term.variable}"))
+    key = np.zeros(len(members), np.int64)
+    for name in term.by:
+        key = key * len(index.levels[name]) + index.codes[name][members]
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    at = members[first] if len(members) else members
+    labels = list(zip(*(index.labels(name, at) for name in term.by), strict=True)) if term.by else [()]
+    if len(term.by) == len(by):
+        place = [term.by.index(name) for name in by]
+        hits = [[rows.setdefault(tuple(label[p] for p in place), len(rows))] for label in labels]
+    else:
+        place = [by.index(name) for name in term.by]
+        matching: dict[tuple[Any, ...], list[int]] = {}
+        for label, row in rows.items():
+            matching.setdefault(tuple(label[p] for p in place), []).append(row)
+        hits = [matching.get(label, []) for label in labels]
+    counts = np.array([len(hit) for hit in hits], np.int64)
+    begin = np.concatenate([[0], np.cumsum(counts)])
+    flat = np.array([row for hit in hits for row in hit], np.int64)
+    times = counts[group] if len(group) else counts[:0]
+    member = np.repeat(np.arange(len(members)), times)
+    offset = np.arange(len(member)) - np.repeat(np.cumsum(times) - times, times)
+    return flat[begin[group[member]] + offset], members[member] + block.start, term.coefficient
+
+
+def _sides(rule: Constraint, rows: list[tuple[Any, ...]]) -> list[Fraction]:
+    if not isinstance(rule.rhs, dict):
+        return [rule.rhs] * len(rows)
+    texts = [label_text(label) for label in rows]
+    for label in rule.rhs:
+        if label not in texts:
+            raise StatementError(f"rule {rule.name!r}: " + nearest("row", label, texts))
+    for text in texts:
+        if text not in rule.rhs:
+            raise StatementError(f"rule {rule.name!r}: no right-hand side for row {text!r}")
+    return [rule.rhs[text] for text in texts]
 
 
 def _rows(problem: Problem, change: Rows) -> Problem:
@@ -103,10 +221,6 @@ def _rows(problem: Problem, change: Rows) -> Problem:
 def _plain_rows(
     problem: Problem, index: Index, rows: Any, columns: Any, values: Any, rhs: list[Fraction]
 ) -> Expression:
-    import numpy as np
-
-    from flowlex.formulations.language.exact_units import exact_numbers
-
     if len(rhs) != index.count:
         raise StatementError(f"{index.count} right-hand sides expected, got {len(rhs)}")
     numbers, unit = exact_numbers(np.array([*values, *rhs, Fraction(0)], object))
@@ -126,33 +240,48 @@ def _plain_rows(
 
 
 def _drop(problem: Problem, change: Drop) -> Problem:
+    block = problem._rows_named(change.name)
     if change.rows is None:
         return problem.without(change.name)
-    block = problem._rows_named(change.name)
-    texts = block.index.texts()
+    texts = {text: k for names in (block.index.texts(), block.index.plain_texts()) for k, text in enumerate(names)}
     if odd := [text for text in change.rows if text not in texts]:
-        raise StatementError(f"without {change.name!r}: " + nearest("row", odd[0], texts))
-    return problem.without_members(change.name, [texts.index(text) for text in change.rows])
+        raise StatementError(f"without {change.name!r}: " + nearest("row", odd[0], block.index.plain_texts()))
+    return problem.without_members(change.name, [texts[text] for text in change.rows])
 
 
 def _fix(problem: Problem, change: Fix) -> Problem:
-    return problem.with_fixed(_expression(problem, change.variables), float(change.value))
+    return problem.with_fixed(_expression(problem, change.variables, "with_fixed"), float(change.value))
 
 
 def _bounds(problem: Problem, change: Bounds) -> Problem:
     low, high = (None if side is None else float(side) for side in (change.lower, change.upper))
-    return problem.with_bounds(_expression(problem, change.variables), lower=low, upper=high)
+    return problem.with_bounds(_expression(problem, change.variables, "with_bounds"), lower=low, upper=high)
 
 
 def _cost(problem: Problem, change: Cost) -> Problem:
-    return problem.with_cost(change.stage, _sum(problem, change.terms, ()))
+    total, what = None, f"cost of {change.stage}"
+    for term in change.terms:
+        part = _expression(problem, term, what).sum() * term.coefficient
+        total = part if total is None else total + part
+    changed = problem.with_cost(change.stage, total)
+    before, after = ({o.name: o.unit for o in each.objectives}[change.stage] for each in (problem, changed))
+    if before is not None and after is None:
+        raise StatementError(f"with_cost: the numbers of {change.stage!r} have no common exact unit; use fewer digits")
+    return changed
 
 
 def _variable(problem: Problem, change: Variable) -> Problem:
-    levels: dict[str, Any] = {name: list(labels) for name, labels in change.levels.items()}
-    return problem.with_variable(
-        change.name, lower=float(change.lower), upper=float(change.upper), integer=change.integer, **levels
-    )
+    if change.lower > change.upper:
+        raise StatementError(
+            f"with_variable: {change.name} has lower bound {change.lower} above its upper {change.upper}"
+        )
+    levels = []
+    for name, labels in change.levels.items():
+        known = problem.levels.get(name)
+        levels.append(known if known is not None and known.labels == labels else Level(name, labels))
+    fresh, low, high = problem.copy(), float(change.lower), float(change.upper)
+    fresh.declare(change.name, Index.product(levels), lower=low, upper=high, integer=change.integer)
+    return fresh
 
 
 def _relaxed(problem: Problem, change: Relaxed) -> Problem:

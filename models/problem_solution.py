@@ -48,6 +48,8 @@ class StageAnswer:
     quoted: float | None = None
     proven: bool = False
     given_away: float | int = 0
+    #: Value and bound as fractions.
+    exact: tuple[Fraction, Fraction | None] = field(default=(Fraction(0), None), repr=False)
 
 
 class StageAnswers(dict[str, StageAnswer]):

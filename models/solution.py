@@ -21,10 +21,8 @@ from flowlex.instances.file_storage import json_text, refuse_existing, write_ato
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.model_changes import Changes
 from flowlex.models.dual_values import Dual, Duals
-from flowlex.models.html_report import html_report
-from flowlex.models.model_equations import html_table
+from flowlex.models.html_report import html_report, html_table
 from flowlex.validation.certificates import Certificate
-from flowlex.validation.certificates.exact_numbers import text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,8 +61,9 @@ class Stated:
     method: str  # how it was solved
     #: Values that are not 0, by variable and label; None without an answer.
     values: Mapping[str, Mapping[str, int | float]] | None
-    proof: Mapping[str, Any] = field(repr=False)  # leaves of every stage, in names and labels
+    proof: Mapping[str, Any] = field(repr=False)  # of every stage, as files hold it
     slack: Mapping[str, Dual] = field(repr=False)  # distance of every row from its side, by name and label
+    written: Mapping[str, Mapping[str, int | str]]  # the values as files hold them: integers, or fractions as text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,10 +270,10 @@ class Solution:
         return plain_document | {
             "status": str(self.status),
             "changes": self.changes.plain(),
-            "values": None if stated.values is None else _simple(stated.values),
+            "values": None if stated.values is None else stated.written,
             "metrics": self.metrics() if told else {},
             "answer": self._answer() if told else self._beside_values() if stated.values is not None else {},
-            "proof": general_proof(stated.proof),
+            "proof": dict(stated.proof),
         }
 
     def _beside_values(self) -> dict[str, Any]:
@@ -371,16 +370,6 @@ class Solution:
         elif self.status.has_answer:
             facts["certificate"] = self.message or "none"
         return html_table(f"{self.model}: {self.instance}", facts)
-
-
-def _simple(values: Mapping[str, Mapping[str, int | float]]) -> dict[str, dict[str, int | float | str]]:
-    """Values with those that are nearly a fraction of few digits as its text, so that rows hold exactly."""
-
-    def simple(value: float) -> int | float | str:
-        near = Fraction(value).limit_denominator(1000)
-        return text(near) if abs(near - Fraction(value)) <= Fraction(1, 10**9) * max(Fraction(1), abs(near)) else value
-
-    return {name: {label: simple(value) for label, value in each.items()} for name, each in values.items()}
 
 
 def general_proof(proof: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,6 @@ from flowlex.formulations.program_files import NamedProgram, read_program
 from flowlex.formulations.pulp_adapter import program_of_pulp, replace_objective, replace_row, terms_of
 from flowlex.models.model_base import Model
 from flowlex.models.problem import Problem
-from flowlex.models.statement.rows_and_objectives import Stage as StatementStage
-from flowlex.models.statement.rows_and_objectives import Statement
 from flowlex.testing.canonical_program import Program, Stage, changed_rows
 from flowlex.testing.row_names import Names, families_of
 
@@ -77,12 +74,8 @@ def program_of(source: Any, families: Iterable[str] = ()) -> Program:
             return program.with_stages(*_stages(source, program))
         case Problem():
             return _of_problem(source)
-        case Statement():
-            program = _of_blocks(source.program)
-            return program.with_stages(*(_stage(stage, program) for stage in source.stages))
         case Model():
-            stated = type(source)._state is not Model._state
-            return program_of(source.statement if stated else source.formulation)
+            return _of_problem(source.problem)
         case LinearProgram():
             return _of_blocks(source)
         case FlowNetwork():
@@ -114,11 +107,6 @@ def rewrite(source: Any, before: Program, after: Program) -> Any:
             return Staged(changed, {stage.name: stage for stage in after.stages})
         case Problem():
             return _to_problem(source, after)
-        case Statement():
-            expressions = (_expression(stage.cost, stage.offset) for stage in after.stages)
-            pairs = zip(source.stages, expressions, strict=True)
-            stages = (replace(stage, expression=each, unit=Fraction(1)) for stage, each in pairs)
-            return replace(source, program=_to_blocks(source.program, after)).with_stages(*stages)
         case LinearProgram():
             return _to_blocks(source, after)
         case FlowNetwork():
@@ -132,7 +120,7 @@ def rewrite(source: Any, before: Program, after: Program) -> Any:
             return changed
     raise TypeError(
         f"cannot mutate {type(source).__name__}; a formulation returns a Problem, a PuLP problem, a LinearProgram, a "
-        "FlowNetwork, Staged or a HiGHS model (of a model of ours return its statement or formulation)"
+        "FlowNetwork, Staged or a HiGHS model (of a model of ours return its problem or formulation)"
     )
 
 
@@ -238,13 +226,6 @@ def _stages(staged: Staged, program: Program) -> list[Stage]:
             offset = float(row.constant[0])
         stages.append(Stage(name, cost, offset))
     return stages
-
-
-def _stage(stage: StatementStage, program: Program) -> Stage:
-    """A stage of a statement, in the unit of its value."""
-    cost, unit = np.zeros(len(program.columns.names)), float(stage.unit)
-    np.add.at(cost, stage.expression.column, stage.expression.value)
-    return Stage(stage.name, unit * cost, unit * float(stage.expression.constant[0]), stage.maximize)
 
 
 def _stated(program: Program) -> LinearProgramArrays:

@@ -9,7 +9,6 @@ import re
 import shutil
 import sys
 import typing
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,26 +51,13 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def mathematics(kind: str) -> str:
-    """Return the page of a model: description, symbols, equations and options from its declaration."""
+    """Return the page of a model: description, mathematics of its examples, and options."""
     cls = model_class(kind)
     description = inspect.cleandoc(cls.__doc__ or "").partition("\nParameters\n")[0].partition("\nNotes\n")[0]
     first = f"`{cls.__name__}` solves instances of kind `{kind}` ({{doc}}`/formats/{kind}`)."
     module = inspect.cleandoc(sys.modules[cls.__module__].__doc__ or "")
     lines = [f"# {cls.title}", "", first, "", module, "", description, ""]
-    for caption, symbols in (("Sets", cls.sets), ("Parameters", cls.parameters), ("Variables", cls.unknowns)):
-        rows = [(f"${symbol.latex}$", symbol.says) for symbol in symbols]
-        lines += [f"## {caption}", *table(("symbol", "stands for"), rows)] if rows else []
-    if cls.objective_latex:
-        lines += ["## Objective", "", f"$$\\text{{minimise}}\\quad {cls.objective_latex}$$", ""]
-    for before, equation in pairwise((None, *cls.equations)):
-        assert equation is not None
-        facts = [equation.says, equation.when, equation.source]
-        repeated = before is not None and before.latex == equation.latex  # the balance of another kind of nodes
-        lines += [f"## `{equation.name}`", "", *([] if repeated else [f"$${equation.latex}$$", ""])]
-        lines += ["; ".join(filter(None, facts)) + ".", ""]
-        lines += [f"Dual: {equation.dual_text}.", ""] if equation.dual else []
-    examples = getattr(cls, "examples", ())  # stated in the language: all of it is derived
-    for caption, generator, chosen in examples:
+    for caption, generator, chosen in cls.examples:
         made = model_for(generate(generator), **chosen)
         lines += [f"## {caption}", "", "$$", made.to_latex(), "$$", ""]
         said = [(f"`{name}`", block.words, block.dual) for name, block in made.problem.rows.items()]
@@ -168,7 +154,7 @@ def is_ours(kind: str) -> bool:
     """Whether a model of ours with mathematics of its own solves the kind (no scenario, no problem file)."""
     try:
         model = model_class(kind)
-        return model.__module__.startswith("flowlex.") and hasattr(model, "equations")
+        return model.__module__.startswith("flowlex.") and hasattr(model, "examples")
     except ModelError:
         return False
 

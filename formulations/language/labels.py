@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.errors import FlowlexError
+from flowlex.formulations.block_labels import label_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -272,6 +273,12 @@ class Index:
         columns = [[written[k][c] for c in self.codes[k][members].tolist()] for k in self.keys]
         count = len(np.arange(self.count)[members])
         return [",".join(parts) for parts in zip(*columns, strict=True)] if columns else [""] * count
+
+    def plain_texts(self, members: Positions | slice = slice(None)) -> list[str]:
+        """Labels of some members (all by default) as solution files of our models hold them; see `label_text`."""
+        if not self.keys:
+            return [""] * len(np.arange(self.count)[members])
+        return label_texts([self.labels(key, members) for key in self.keys])
 
     def text(self, member: int) -> str:
         """One member for a message: ``worker='ann', shift='mon'``."""

@@ -390,6 +390,23 @@ class Statement:
             if upper is not None or not (isinstance(lower, int) and lower == 0):
                 raise StatementError(f"variables {name!r}: binary=True has bounds 0 and 1; use integer=True for others")
             lower, upper, integer = 0, 1, True
+        return self.declare(name, index, lower=lower, upper=upper, integer=integer, words=words, unit=unit)
+
+    def declare(
+        self,
+        name: str,
+        index: Index,
+        *,
+        lower: Any = 0,
+        upper: Any = None,
+        integer: bool = False,
+        words: str = "",
+        unit: str = "",
+    ) -> Expression:
+        """Declare variables with the members of an index; other parameters as in `variables`."""
+        _checked_name(name, "variables")
+        if name in self.blocks:
+            raise StatementError(f"variables named {name!r} exist already; choose another name")
         low = self._bound(name, "lower", lower, -np.inf, index)
         high = self._bound(name, "upper", upper, np.inf, index)
         crossed = low > high

@@ -42,8 +42,6 @@ from flowlex.models.allocation.statement import NEEDED, ROWS, state_policy
 from flowlex.models.incumbents import offer
 from flowlex.models.model_base import Dual, Model, ModelError, Run
 from flowlex.models.process_pool import side_by_side
-from flowlex.models.statement.language_model import LanguageModel
-from flowlex.models.statement.rows_and_objectives import Statement
 
 if TYPE_CHECKING:
     from flowlex.models.problem import Problem
@@ -67,7 +65,7 @@ class AllocationRun(Run):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Allocation(LanguageModel, Model[AllocationInstance, AllocationSolution, AllocationRun]):
+class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
     """Fair allocation of GPU time (see the module).
 
     Parameters
@@ -199,18 +197,18 @@ class Allocation(LanguageModel, Model[AllocationInstance, AllocationSolution, Al
             return raised_program(base, base.throughput, needed / needed.max(), none, self._labels)
         return raised_program(base, policy.gain(base), policy.pace(none > 0), none, self._labels)
 
-    def _state(self) -> Statement:
+    @property
+    def unchangeable(self) -> str:
+        """Why the model takes no changes; empty if it does."""
         if self.parts > 1:
-            raise ModelError("Allocation by parts takes no changes, as a rule may join jobs of several; use parts=1")
+            return "a rule may join jobs of several parts; use parts=1"
         if self.policy not in _STATED:
-            raise ModelError(
-                f"policy {self.policy!r} takes no changes, as each of its programs follows from the one before; "
-                f"policies that take changes: {', '.join(_STATED)}"
+            return (
+                f"each program of policy {self.policy!r} follows from the one before; policies that take changes: "
+                f"{', '.join(_STATED)}"
             )
         pairs = PairPrices(self.instance, sharing=self.sharing).count
-        if pairs > _LARGEST:
-            raise ModelError(f"the statement has {pairs} pairs, more than {_LARGEST}; use sharing=False")
-        return super()._state()
+        return f"{pairs} pairs, more than {_LARGEST}; use sharing=False" if pairs > _LARGEST else ""
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> AllocationSolution:
         columns = self.policy_program.base().columns

@@ -42,10 +42,8 @@ from flowlex.models.flow.solution import FlowSolution, Score
 from flowlex.models.flow.statement import NEEDED, ROWS, state
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.flow.waiting_reasons import CHANGED, SHARE_USED, WORTH_MORE, waiting_reasons
+from flowlex.models.html_report import html_table
 from flowlex.models.model_base import Model, ModelError
-from flowlex.models.model_equations import html_table
-from flowlex.models.statement.language_model import LanguageModel
-from flowlex.models.statement.rows_and_objectives import Statement
 
 if TYPE_CHECKING:
     from flowlex.models.problem import Problem
@@ -55,7 +53,7 @@ _SHOWN = 50_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FlowScheduling(LanguageModel, Model[FlowInstance, FlowSolution, FlowRun]):
+class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     """The flow-scheduling model.
 
     Parameters
@@ -169,10 +167,6 @@ class FlowScheduling(LanguageModel, Model[FlowInstance, FlowSolution, FlowRun]):
         """State the schedule; ``most``: with pairs of so many tasks only."""
         state(p, FlowData.of(self.instance, self.rules, self.schedule, self.task_rules, most=most))
 
-    def _state(self) -> Statement:
-        self._refuse_changes()
-        return super()._state()
-
     @cached_property
     def _formulas(self) -> Problem:
         """The problem; of a large instance with pairs of few tasks, which has the same formulas."""
@@ -184,15 +178,16 @@ class FlowScheduling(LanguageModel, Model[FlowInstance, FlowSolution, FlowRun]):
         self._state_over(p, 1 + _SHOWN // len(self.instance.machines))
         return p
 
-    def to_latex(self) -> str:  # type: ignore[override]
+    def to_latex(self) -> str:
         """The model as LaTeX, derived from its statement."""
         return self._formulas.to_latex()
 
     def _repr_html_(self) -> str:
         return html_table(f"{self.title}: {self.instance.name}", self.sizes()) + self._formulas._repr_html_()
 
-    def _refuse_changes(self) -> None:
-        """Raise `ModelError` if the goals or options do not allow changes of the model."""
+    @property
+    def unchangeable(self) -> str:
+        """Why the model takes no changes; empty if it does."""
         own = next((goal for goal in self.chosen_goals if is_foreign(goal)), None)
         cluster, views = ClusterView.of(self.instance), self.schedule.views
         placed = bool(self.instance.queues) and any(rule_of(self.rules, view, cluster) for view in views)
@@ -200,8 +195,8 @@ class FlowScheduling(LanguageModel, Model[FlowInstance, FlowSolution, FlowRun]):
             f"goal {type(own).__name__} of another package, which no file holds": own is not None,
             "fair shares of queues beside rules of placement": placed and self.rules.shares is not None,
         }
-        if reason := next((text for text, there in reasons.items() if there), None):
-            raise ModelError(f"changes do not go with {reason}; drop one of the two")
+        reason = next((text for text, there in reasons.items() if there), "")
+        return f"they do not go with {reason}; drop one of the two" if reason else ""
 
     @property
     def _stage_weights(self) -> Mapping[str, int] | None:
@@ -219,8 +214,8 @@ class FlowScheduling(LanguageModel, Model[FlowInstance, FlowSolution, FlowRun]):
         base = FlowSolution(**facts, method=self.method, scale=self.rules.scale.factor, weights=self._stage_weights)
         if values is None:
             return base
-        index = self.unchanged_statement.columns["x"]
-        whole = [(t, m) for (t, m), x in zip(index.labels(), values["x"].tolist(), strict=True) if x > 1 - 1e-6]
+        index = self.unchanged_problem.blocks["x"].index
+        whole = [(t, m) for (t, m), x in zip(index.tuples(), values["x"].tolist(), strict=True) if x > 1 - 1e-6]
         parts = int((np.abs(values["x"] - np.rint(values["x"])) > 1e-6).sum())
         text = f" {parts} tasks and machines share fractions; the table shows what runs as one piece." if parts else ""
         order = {task.name: k for k, task in enumerate(self.instance.tasks)}
@@ -233,23 +228,24 @@ class FlowScheduling(LanguageModel, Model[FlowInstance, FlowSolution, FlowRun]):
 
         Used slots and shortfalls are counted, as a change may drop the rows that tie them to the tasks.
         """
-        statement, jobs, values = self.unchanged_statement, self.instance.jobs, dict(values)
-        job = statement.columns["waits"].codes["job"]
+        problem, jobs, values = self.unchanged_problem, self.instance.jobs, dict(values)
+        columns = {name: block.index for name, block in problem.blocks.items()}
+        job = columns["waits"].codes["job"]
         waiting = [float(values["waits"][job == at].sum()) for at in range(len(jobs))]
         if "slot" in values:
-            place, slot = statement.columns["x"], statement.columns["slot"]
+            place, slot = columns["x"], columns["slot"]
             held = np.bincount(place.codes["machine"], values["x"], len(place.levels["machine"]))
-            on = dict(zip(place.levels["machine"], held.tolist(), strict=True))
-            wanted = np.array([on.get(name, 0.0) for name in slot.levels["machine"]])[slot.codes["machine"]]
-            values["slot"] = np.clip(wanted - np.array(slot.levels["slot"])[slot.codes["slot"]] + 1, 0, 1)
+            on = dict(zip(place.levels["machine"].labels, held.tolist(), strict=True))
+            wanted = np.array([on.get(name, 0.0) for name in slot.levels["machine"].labels])[slot.codes["machine"]]
+            values["slot"] = np.clip(wanted - np.array(slot.levels["slot"].labels)[slot.codes["slot"]] + 1, 0, 1)
         if "short" in values:
             beyond = {each.name: n - len(each.tasks) for each, n in zip(jobs, waiting, strict=True)}
-            names = statement.columns["short"].levels["job"]
+            names = columns["short"].levels["job"].labels
             at = {each.name: j for j, each in enumerate(jobs)}
             least = [max(0.0, beyond[name] + int(self.schedule.shares[at[name], 0])) for name in map(str, names)]
-            values["short"] = np.array(least)[statement.columns["short"].codes["job"]]
-        x = np.concatenate([values[name] for name in statement.program.variable_blocks])
-        found = {each.name: round(float(each.value_of(float(each.cost(len(x)) @ x)))) for each in statement.stages}
+            values["short"] = np.array(least)[columns["short"].codes["job"]]
+        x = np.concatenate([values[name] for name in problem.blocks])
+        found = {o.name: round(float(o.cost(len(x)) @ x) + o.offset) for o in problem.objectives}
         return score_of(jobs, self.rules, waiting, found)
 
     def _formulate(self) -> FlowNetwork | LinearProgram:

@@ -17,17 +17,17 @@ of the rows in between are left out, as the checker completes them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.block_labels import label_text
-from flowlex.formulations.linear_expression import Expression
-from flowlex.formulations.linear_program import LinearProgram
+from flowlex.formulations.language.labels import Index, Level, StatementError
+from flowlex.formulations.language.statement import RowBlock, Statement
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import Outcome, SolveOptions, Status
@@ -46,14 +46,13 @@ from flowlex.models.gpu.statement import (
     sets,
 )
 from flowlex.models.gpu.transfer_costs import TransferCosts
+from flowlex.models.labelled_variables import LabelledVariables, Named
+from flowlex.models.problem import KEPT, Problem
+from flowlex.models.problem_changes import apply_changes, selected
+from flowlex.models.problem_solution import ProblemSolution
 from flowlex.models.solution import Dual, ModelError
-from flowlex.models.statement.apply_changes import apply_changes
-from flowlex.models.statement.rows_and_objectives import Statement
-from flowlex.models.statement.solve_statement import StatementRun, run_statement, values_document
-from flowlex.models.statement.variable_labels import Index
-
-if TYPE_CHECKING:
-    from flowlex.models.problem import Problem
+from flowlex.models.stated_model import duals_of_stage
+from flowlex.validation.proofs.proof import FORMAT, Leaf, number
 
 #: Numbers of pairs up to which a changed round is always solved by pairs, and beyond which it never is.
 SMALL, LARGEST = 20_000, 2_000_000
@@ -98,37 +97,35 @@ class LargeRound:
         found = np.nonzero(self.view.task_memory[tasks][:, None] <= self.view.gpu_memory[gpus][None, :])
         return found[0].astype(np.int64), found[1].astype(np.int64)
 
-    def _ready(self, p: Problem, pairs: Integers, capacity: Integers, waits: NDArray[np.bool_]) -> Statement:
-        """The statement after all changes, whose columns ``x`` then count the ``pairs`` of their classes.
+    def _ready(self, p: Problem, pairs: Integers, capacity: Integers, waits: NDArray[np.bool_]) -> Problem:
+        """The problem after all changes, whose columns ``x`` then count the ``pairs`` of their classes.
 
         ``capacity``: most of them that may run; ``waits``: which columns are of waiting tasks.
         """
-        from flowlex.models.statement.from_language import statement_of
-
         stages = {objective.name for objective in p.objectives}
         mine = [each for each in self.changes if not isinstance(each, Cost) or each.stage in stages]
-        s = apply_changes(statement_of(p, NEEDED), Changes(changes=tuple(mine)))
-        block, columns = s.program.variable_blocks["x"], s.columns["x"]
+        p = apply_changes(p, mine, NEEDED).copy()
+        block = p.blocks["x"]
         forced = waits & (block.lower > 0)
-        program = s.program.copy()
-        program.rows = None
-        counted = replace(block, lower=np.where(waits, 0.0, block.lower), upper=block.upper * capacity)
-        program.variable_blocks = {**program.variable_blocks, "x": counted}
-        s = replace(s, program=program, rows=dict(s.rows))
+        p.blocks["x"] = replace(block, lower=np.where(waits, 0.0, block.lower), upper=block.upper * capacity)
         if forced.any():  # all pairs of two classes, by whatever columns they go
-            of_class = columns.codes["class"] * len(columns.levels["gpu"]) + columns.codes["gpu"]
-            row, place = np.unique(of_class[forced], return_inverse=True)
+            codes, size = block.index.codes, len(block.index.levels["gpu"])
+            row, place = np.unique(
+                codes["class"][forced].astype(np.int64) * size + codes["gpu"][forced], return_inverse=True
+            )
             sides = np.zeros(len(row))
             np.maximum.at(sides, place, pairs[forced])
-            each = Expression(place, np.flatnonzero(forced) + block.start, np.ones(len(place)), np.zeros(len(row)))
-            s.constrain("fixed pairs", each, ">=", sides, Index.of(row=row))
-        return s
+            level, columns = Level("row", tuple(row.tolist())), np.flatnonzero(forced) + block.start
+            order = np.argsort(place, kind="stable")
+            p.rows["fixed pairs"] = RowBlock(
+                "fixed pairs", Index.product([level]), ">=", place[order], columns[order], np.ones(len(place)), sides,
+                Fraction(1), ("symbol", "x", ()), ("number", "1"),
+            )  # fmt: skip
+        return p
 
     @cached_property
-    def fair(self) -> Statement:
+    def fair(self) -> Problem:
         """The statement of fair shares and the number of running tasks."""
-        from flowlex.models.problem import Problem
-
         view, p = self.view, Problem("classes")
         sets(p, view)
         first, _, size = _classes(view.task_job[self.start], self.kind[self.start])
@@ -168,11 +165,9 @@ class LargeRound:
         return self.start[first], kind, size
 
     @cached_property
-    def whole(self) -> Statement:
+    def whole(self) -> Problem:
         """The statement of all stages, with transfer as in the compact network."""
         import pandas as pd
-
-        from flowlex.models.problem import Problem
 
         view, costs, p = self.view, self.costs, Problem("compact")
         names, racks = np.array(view.task_names, object), np.array(view.rack_names, object)
@@ -244,10 +239,10 @@ class LargeRound:
         fits = self.view.task_memory[task[row]] <= self.view.gpu_memory[one[place]]
         return task[row[fits]], place[fits], cost[row[fits]]
 
-    def placements(self, statement: Statement, values: Mapping[str, Floats]) -> Integers:
+    def placements(self, problem: Problem, values: Mapping[str, Floats]) -> Integers:
         """GPU of each task, (T,), -1 if it does not run."""
         view, found = self.view, np.full(len(self.view.task_job), -1)
-        x, index = np.rint(values["x"]).astype(np.int64), statement.columns["x"]
+        x, index = np.rint(values["x"]).astype(np.int64), problem.blocks["x"].index
         _, place, _ = self.places
         at = place[index.codes["gpu"]]
         own = x[len(x) - len(self.held) :] > 0
@@ -255,7 +250,7 @@ class LargeRound:
         free: list[list[int]] = [[] for _ in self.places[0]]
         for g in np.setdiff1d(np.arange(len(place)), found).tolist():
             free[place[g]].append(g)
-        via = np.array(index.levels["via"], object)[index.codes["via"]]
+        via = np.array(index.levels["via"].labels, object)[index.codes["via"]]
         for k in np.flatnonzero((x > 0) & (via == "near")).tolist():
             found[index.codes["task"][k]] = free[at[k]].pop()
         # Tasks of a class that enter a rack or the cluster go on to places in any order.
@@ -265,32 +260,64 @@ class LargeRound:
         wide: dict[int, list[int]] = {}
         racked: dict[tuple[int, str], list[int]] = {}
         for name, flow in ((name, np.rint(values[name]).astype(np.int64)) for name in _ENTER):
-            labels = statement.columns[name]
+            labels = problem.blocks[name].index
             for k in np.flatnonzero(flow).tolist():
                 level = labels.levels
-                rack = str(level["rack"][labels.codes["rack"][k]]) if "rack" in level else ""
+                rack = str(level["rack"].labels[labels.codes["rack"][k]]) if "rack" in level else ""
                 if name == _ENTER[2]:
-                    mine = of_class[str(level["class"][labels.codes["class"][k]])]
+                    mine = of_class[str(level["class"].labels[labels.codes["class"][k]])]
                     racked.setdefault((mine, rack), []).extend(wide[mine].pop() for _ in range(int(flow[k])))
                     continue
                 t = int(labels.codes["task"][k])
                 target = wide.setdefault(kind_of[t], []) if not rack else racked.setdefault((kind_of[t], rack), [])
                 target.append(t)
         for k in np.flatnonzero((x > 0) & (via == "far")).tolist():
-            rack = str(index.levels["rack"][index.codes["rack"][k]])
+            rack = str(index.levels["rack"].labels[index.codes["rack"][k]])
             mine = kind_of[int(index.codes["task"][k])]
             for _ in range(int(x[k])):
                 found[racked[mine, rack].pop()] = free[at[k]].pop()
         return found
 
+    @cached_property
+    def variables(self) -> Mapping[str, LabelledVariables]:
+        """The variables by name; labels of pairs are made when they are first read."""
+        view, plan = self.view, self.plan
+        names: dict[str, Sequence[str]] = {
+            "task": view.task_names, "gpu": view.gpu_names, "job": view.job_names, "node": view.node_names,
+            "rack": view.rack_names,
+        }  # fmt: skip
+        levels = {name: Level(name, tuple(labels)) for name, labels in names.items()}
+        pairs: Any = _Pairs(plan)
+        every = {"x": Index(("task", "gpu"), levels, pairs, pair_count(plan))}
+        every |= {name: b.index for name, b in self.checked.blocks.items() if name not in ("x", *_ENTER)}
+        return Named("variables named", {name: LabelledVariables(name, index, {}) for name, index in every.items()})
+
+    @cached_property
+    def checked(self) -> Problem:
+        """The smaller problem in which all changes have a meaning."""
+        costs = any(isinstance(each, Cost) for each in self.changes)
+        try:
+            return self.whole if self.plan.priced or costs else self.fair
+        except StatementError as error:
+            raise ModelError(str(error)) from error
+
 
 def _indices(view: Any) -> tuple[Index, Index]:
     """Labels of tasks and of GPUs."""
-    tasks, node = np.arange(len(view.task_names)), view.gpu_node
-    of_gpu = {"gpu": (view.gpu_names, np.arange(len(node))), "node": (view.node_names, node)}
+    node = view.gpu_node
+
+    def index(**of: tuple[Sequence[str], Any]) -> Index:
+        levels = {name: Level(name, tuple(labels)) for name, (labels, _) in of.items()}
+        codes = {name: np.asarray(code, np.int32) for name, (_, code) in of.items()}
+        return Index(tuple(of), levels, codes, len(next(iter(codes.values()))))
+
     return (
-        Index.coded(task=(view.task_names, tasks), job=(view.job_names, view.task_job)),
-        Index.coded(**of_gpu, rack=(view.rack_names, view.node_rack[node])),
+        index(task=(view.task_names, np.arange(len(view.task_names))), job=(view.job_names, view.task_job)),
+        index(
+            gpu=(view.gpu_names, np.arange(len(node))),
+            node=(view.node_names, node),
+            rack=(view.rack_names, view.node_rack[node]),
+        ),
     )
 
 
@@ -310,8 +337,7 @@ def _codes(index: Index, terms: Iterable[Term]) -> Integers:
     found = np.zeros(index.count, np.int64)
     for term in terms:
         where = {level: wanted for level, wanted in term.where.items() if level in index.levels}
-        index.check(where, term.variable)
-        key = index.select(where).astype(np.int64)
+        key = selected(index, where, term.variable).astype(np.int64)
         for level in (level for level in term.by if level in index.levels):
             key = np.where(key > 0, key * len(index.levels[level]) + index.codes[level] + 1, 0)
         _, key = np.unique(key, return_inverse=True)
@@ -333,126 +359,130 @@ def _classes(*keys: Integers) -> tuple[Integers, Integers, Integers]:
 
 @dataclass(frozen=True, eq=False)
 class LargeRun:
-    """The result, as `flowlex.models.statement.solve_statement.StatementRun` has it."""
+    """The result of solving by classes."""
 
     outcome: Outcome
     stages: Mapping[str, Fraction]
     bounds: Mapping[str, Fraction | None]
-    proof: Mapping[str, Any]
+    proof: Mapping[str, Any]  # as files hold it
     duals: Mapping[str, Dual]
     gpu: Integers | None = None  # (T,) the placements; None without an answer
-    placed: Mapping[str, Mapping[str, Any]] | None = None
-    slacks: Mapping[str, Dual] | None = None
-    method: str = METHOD
-
-    @property
-    def answered(self) -> bool:
-        """Whether there is an answer."""
-        return self.gpu is not None
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The placements, under the key ``gpu``."""
-        return {"gpu": self.gpu}
-
-    def document(self) -> Mapping[str, Mapping[str, Any]]:
-        """Nonzero values by variable and label."""
-        return self.placed or {}
-
-    def slack(self) -> Mapping[str, Dual]:
-        """Slack of every user-written constraint."""
-        return self.slacks or {}
+    placed: Mapping[str, Mapping[str, Any]] | None = None  # values that are not 0, by variable and label
+    slacks: Mapping[str, Dual] = field(default_factory=dict)  # of the rows that changes added
 
 
 def solve_large(of: LargeRound, options: SolveOptions, *, restarted: bool = False) -> LargeRun:
     """Solve fair shares and the number of running tasks first; with these fixed, least transfer and what follows."""
     began, once = processor_seconds(), replace(options, max_steps=1)
-    whole, first = of.whole, None
-    stages: Mapping[str, Fraction] = {}
+    whole, runs = of.whole, list[ProblemSolution]()
+    before: dict[str, Fraction] = {}
     if not of.plan.priced:
-        first = run_statement(of.fair, once, main="running")
-        if not first.answered:
+        first = of.fair.solve_with(once)
+        if not first.status.has_answer:
             return _without_answer(of, first, _classes(of.gpu_kind)[1])
-        stages = first.stages
+        runs, before = [first], {name: stage.exact[0] for name, stage in first.stages.items()}
     left = options.time_limit_s and max(options.time_limit_s - (processor_seconds() - began), 0.1)
-    second = run_statement(_after(whole, stages), replace(once, time_limit_s=left), main="transfer")
-    if not second.answered:
+    second = _after(whole, before).solve_with(replace(once, time_limit_s=left))
+    if not second.status.has_answer:
         return _without_answer(of, second, of.places[1])
-    assert second.outcome.values is not None
-    gpu = of.placements(whole, second.values)
+    assert second.numbers is not None
+    runs.append(second)
+    values = {name: second.numbers[block.columns] for name, block in second.problem.blocks.items()}
+    gpu = of.placements(whole, values)
     names, gpus, at = of.view.task_names, of.view.gpu_names, np.flatnonzero(gpu >= 0).tolist()
-    document = values_document(second.statement, second.outcome.values)
-    document = {name: each for name, each in document.items() if name not in ("x", *_ENTER)}
-    document["x"] = {label_text((names[t], gpus[gpu[t]])): 1 for t in at}
-    runs = [run for run in (first, second) if run is not None]
-    proven = all(run.outcome.status is Status.OPTIMAL for run in runs)
-    known = first is None or first.outcome.status is Status.OPTIMAL
-    bounds = {
-        **(first.bounds if first is not None else {}),
-        **(second.bounds if known else dict.fromkeys(second.bounds)),
-    }
-    leaves = _leaves(of, first, _classes(of.gpu_kind)[1]) if first is not None else {}
+    placed: dict[str, dict[str, Any]] = {"x": {label_text((names[t], gpus[gpu[t]])): 1 for t in at}}
+    for name, block in second.problem.blocks.items():
+        used = np.flatnonzero(values[name])
+        if name not in ("x", *_ENTER) and len(used):
+            exact = (second.exact.numbers[block.start + used].tolist()) if second.exact is not None else []
+            unit = second.exact.unit if second.exact is not None else Fraction(1)
+            placed[name] = dict(zip(block.index.plain_texts(used), (number(int(v) * unit) for v in exact), strict=True))
+    proven = all(run.certificate is not None and run.certificate.claim == "optimal" for run in runs)
+    known = len(runs) == 1 or all(stage.proven for stage in runs[0].stages.values())
+    bounds: dict[str, Fraction | None] = {}
+    for run in runs:
+        bounds |= {name: stage.exact[1] if run is runs[0] or known else None for name, stage in run.stages.items()}
+    leaves: dict[str, Any] = {}
+    if len(runs) == 2:
+        leaves = _leaves(of, runs[0], _classes(of.gpu_kind)[1])
     if known:
         leaves |= _leaves(of, second, of.places[1])
-    duals = {name: dual for name, dual in second.duals.items() if name not in (*_BETWEEN, "gpu_out", "before")}
-    if "gpu_out" in second.duals:
-        duals["gpu_out"] = Dual(np.asarray(second.duals["gpu_out"].values)[of.places[1]], gpus)
-    message = runs[0].outcome.message or second.outcome.message
+    duals = {
+        name: dual
+        for name, dual in duals_of_stage(second, "transfer").items()
+        if name not in (*_BETWEEN, "gpu_out") and not name.endswith(KEPT)
+    }
+    if prices := duals_of_stage(second, "transfer").get("gpu_out"):
+        duals["gpu_out"] = Dual(np.asarray(prices.values)[of.places[1]], gpus)
+    message = runs[0].message or second.message
     if restarted:
         message = f"{message} The start was not used: this method begins with fair shares.".lstrip()
+    own = {each.name for each in of.changes if isinstance(each, Constraint)}
+    slack = second.slack
     return LargeRun(
         Outcome(Status.OPTIMAL if proven else Status.FEASIBLE, "highs", message=message),
-        {stage.name: stage.value_at(second.outcome.values) for stage in whole.stages},
+        {**before, **{name: stage.exact[0] for name, stage in second.stages.items()}},
         bounds,
-        {"stages": leaves},
+        {"format": FORMAT, "stages": leaves},
         duals if proven else {},
         gpu,
-        document,
-        {name: each for name, each in second.slack().items() if name in whole.own},
+        placed,
+        {n: Dual(slack[n].to_numpy(), whole.rows[n].index.plain_texts) for n in slack if n in own},
     )  # fmt: skip
 
 
-def _after(whole: Statement, before: Mapping[str, Fraction]) -> Statement:
-    """The statement of the stages that follow, with those before at their values."""
-    program = whole.program.copy()
-    program.rows = None
-    left = tuple(stage for stage in whole.stages if stage.name not in before)
-    found = replace(whole, program=program, rows=dict(whole.rows), stages=left)
-    if before:
-        rows, sides = whole.limits(before)
-        found.constrain("before", rows, "<=", sides, Index.of(stage=list(before)))
+def _after(whole: Problem, before: Mapping[str, Fraction]) -> Problem:
+    """The problem of the objectives that follow, with those before at their values."""
+    found = whole
+    for k, objective in enumerate(whole.objectives):
+        if objective.name in before:
+            found = found.keeping(k, before[objective.name])
+    found = found.copy()
+    found.objectives = [objective for objective in whole.objectives if objective.name not in before]
     return found
 
 
-def _leaves(of: LargeRound, run: StatementRun, place: Integers) -> dict[str, Any]:
+def _leaves(of: LargeRound, run: ProblemSolution, place: Integers) -> dict[str, Any]:
     """Proofs of stages that one leaf proves: multipliers of the rows of the statement."""
     found = {}
-    for name, leaves in run.proof.get("stages", {}).items():
-        if len(leaves) != 1:
+    for name, leaves in run.found.stages.items():
+        if len(leaves) != 1 or leaves[0].derived:
             break
-        found[name] = [_leaf(of, leaves[0], place)]
+        found[name] = [_leaf(of, run.problem, leaves[0], place)]
     return found
 
 
-def _leaf(of: LargeRound, leaf: Mapping[str, Any], place: Integers) -> dict[str, Any]:
-    rows = {name: each for name, each in leaf["rows"].items() if name not in (*_BETWEEN, "gpu_out", "before")}
-    earlier = {**leaf["rows"].get("before", {}), **leaf.get("earlier", {})}
-    prices = leaf["rows"].get("gpu_out")
-    if prices:
-        names = of.view.gpu_names
-        position = {label_text((name,)): k for k, name in enumerate(names)}
-        of_place = {place[position[label]]: y for label, y in prices.items()}
-        rows["gpu_out"] = {label_text((names[g],)): of_place[k] for g, k in enumerate(place.tolist()) if k in of_place}
-    document = {**leaf, "rows": rows, "complete": ["task"]}
-    return document | ({"earlier": earlier} if earlier else {})
+def _leaf(of: LargeRound, problem: Statement, leaf: Leaf, place: Integers) -> dict[str, Any]:
+    """A leaf in names and labels; multipliers of rows that keep earlier objectives are those of the objectives."""
+    rows, earlier = {}, {name: number(value) for name, value in leaf.earlier.items() if value}
+    for name, y in leaf.rows.items():
+        if name in _BETWEEN:
+            continue
+        block = problem.rows[name]
+        if name.endswith(KEPT):
+            sign = -1 if block.relation == ">=" else 1  # an objective that is maximised is minus a minimisation
+            earlier[name.removesuffix(KEPT)] = number(sign * y[0])
+            continue
+        texts = block.index.plain_texts()
+        numbers = y.numbers
+        if name == "gpu_out":
+            texts, numbers = [label_text((gpu,)) for gpu in of.view.gpu_names], numbers[place]
+        at = {texts[k]: number(int(v) * y.unit) for k, v in enumerate(numbers.tolist()) if v}
+        if at:
+            rows[name] = {"at": at}
+    document: dict[str, Any] = {"rows": rows, "complete": ["task"]}
+    if earlier:
+        document["earlier"] = earlier
+    return document if leaf.own == 1 else document | {"own": number(Fraction(leaf.own))}
 
 
-def _without_answer(of: LargeRound, run: StatementRun, place: Integers) -> LargeRun:
+def _without_answer(of: LargeRound, run: ProblemSolution, place: Integers) -> LargeRun:
     """The result of a round that has no answer, or found none in time."""
     proof: dict[str, Any] = {}
-    if len(run.proof.get("empty", ())) == 1:
-        proof = {"empty": [_leaf(of, run.proof["empty"][0], place)]}
-    return LargeRun(replace(run.outcome, values=None), {}, {}, proof, {})
+    if len(run.found.empty) == 1 and not run.found.empty[0].derived:
+        proof = {"format": FORMAT, "empty": [_leaf(of, run.problem, run.found.empty[0], place)]}
+    outcome = Outcome(run.status, "highs", message=run.message, infeasibility=run.infeasibility)
+    return LargeRun(outcome, {}, {}, proof, {})
 
 
 class _Pairs(Mapping[str, Integers]):
@@ -475,36 +505,3 @@ class _Pairs(Mapping[str, Integers]):
 
     def __len__(self) -> int:
         return len(self._made)
-
-
-class _NoRows:
-    """In place of the program of a statement that is too large to be made."""
-
-    def __init__(self, why: str) -> None:
-        self._why = why
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise ModelError(f"{self._why}, so that its rows are not made one by one; look at a smaller round")
-
-
-@dataclass(frozen=True, eq=False)
-class LargeStatement(Statement):
-    """A statement with labels of variables but without rows; ``why``: the reason."""
-
-    why: str = ""
-
-    @classmethod
-    def of(cls, made: LargeRound) -> LargeStatement:
-        """The statement of a large round after changes; they are checked."""
-        view, plan = made.view, made.plan
-        why = f"the statement has {pair_count(plan)} pairs of tasks and GPUs, more than {LARGEST}"
-        levels: dict[str, Sequence[str]] = {
-            "task": view.task_names, "gpu": view.gpu_names, "job": view.job_names, "node": view.node_names,
-            "rack": view.rack_names,
-        }  # fmt: skip
-        index = Index(levels, _Pairs(plan), pair_count(plan), ("task", "gpu"))
-        costs = any(isinstance(each, Cost) for each in made.changes)
-        small = made.whole if plan.priced or costs else made.fair
-        more = {name: each for name, each in small.columns.items() if name not in ("x", *_ENTER)}
-        program = cast(LinearProgram, _NoRows(why))
-        return cls(program, {"x": index, **more}, stages=small.stages, own=small.own, why=why)

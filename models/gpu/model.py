@@ -16,7 +16,7 @@ paper's own problem is ``network="published"``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -35,14 +35,13 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
-from flowlex.instances.model_changes import Changes
 from flowlex.models.gpu.assignment_network import AssignmentNetwork
 from flowlex.models.gpu.large_round import (
     LARGEST,
     METHOD,
     SMALL,
     LargeRound,
-    LargeStatement,
+    LargeRun,
     solve_large,
     unsupported,
 )
@@ -55,13 +54,13 @@ from flowlex.models.gpu.solution import GpuSolution
 from flowlex.models.gpu.statement import NEEDED, ROWS, pair_count, state, state_published
 from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
 from flowlex.models.gpu.value_of_one_more_gpu import Value, value_of
+from flowlex.models.html_report import html_table
 from flowlex.models.model_base import Dual, Model, ModelError, Solution
-from flowlex.models.model_equations import html_table
-from flowlex.models.solution import plain
-from flowlex.models.statement.language_model import LanguageModel
-from flowlex.models.statement.rows_and_objectives import Statement
+from flowlex.models.problem import flat_program
+from flowlex.models.solution import Stated, plain
 
 if TYPE_CHECKING:
+    from flowlex.models.labelled_variables import LabelledVariables
     from flowlex.models.problem import Problem
 
 __all__ = ["GpuAssignment", "Penalties", "Policy"]
@@ -72,7 +71,7 @@ _VERTICES = {"S", "job", "task", "gpu", "cluster", "rack", "node", "own_gpu", "u
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GpuAssignment(LanguageModel, Model[GpuInstance, GpuSolution, GpuRun]):
+class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     """One scheduling round of a GPU cluster (see the module).
 
     Parameters
@@ -226,7 +225,7 @@ class GpuAssignment(LanguageModel, Model[GpuInstance, GpuSolution, GpuRun]):
         self._state_over(p, (tasks, np.where(own >= 0, own, int(view.gpu_memory.argmax()))))
         return p
 
-    def to_latex(self) -> str:  # type: ignore[override]
+    def to_latex(self) -> str:
         """The model as LaTeX, derived from its statement."""
         return self._formulas.to_latex()
 
@@ -234,14 +233,6 @@ class GpuAssignment(LanguageModel, Model[GpuInstance, GpuSolution, GpuRun]):
         sizes = html_table(f"{self.title}: {self.instance.name}", self.sizes())
         stated = self._formulas
         return sizes + (stated._repr_html_() if stated is self.problem else f"<div>$$ {stated.to_latex()} $$</div>")
-
-    def _state(self) -> Statement:
-        if pair_count(self.round) <= LARGEST:
-            return super()._state()
-        if self.network == "published":
-            many = f"{pair_count(self.round)} pairs of tasks and GPUs, more than {LARGEST}"
-            raise ModelError(f"the published network has {many}; network='compact' solves large rounds")
-        return LargeStatement.of(LargeRound(self.round, self.costs, Changes()))
 
     @property
     def as_stated(self) -> bool:
@@ -276,18 +267,59 @@ class GpuAssignment(LanguageModel, Model[GpuInstance, GpuSolution, GpuRun]):
         why = self.unrefined
         return f"{super().method}, {why}" if why else f"{METHOD}: {pair_count(self.round)} pairs of tasks and GPUs"
 
-    def _applied(self, statement: Statement, changes: Changes) -> Statement:
-        if not isinstance(statement, LargeStatement):
-            return super()._applied(statement, changes)
-        if why := self.unrefined:
-            raise ModelError(f"{statement.why}; {why}")
-        return LargeStatement.of(self.classes)
+    @property
+    def _large(self) -> str:
+        """Why the pairs of tasks and GPUs are not stated one by one; empty if they are."""
+        many = pair_count(self.round)
+        if many <= LARGEST:
+            return ""
+        return f"the statement has {many} pairs of tasks and GPUs, more than {LARGEST}"
 
-    def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> Any:
+    @cached_property
+    def unchanged_problem(self) -> Problem:
+        """The round before any change, stated in the language."""
+        if why := self._large:
+            hint = "network='compact' solves large rounds" if self.network == "published" else "look at a smaller round"
+            raise ModelError(f"{why}, so that it is not stated one by one; {hint}")
+        return self._unchanged()
+
+    @property
+    def variables(self) -> Mapping[str, LabelledVariables]:
+        """The variables by name; ``model.variables["x"].sel(...)`` selects by label."""
+        return self.classes.variables if self._large and self.network != "published" else super().variables
+
+    def _inherit(self, before: Any, changes: Sequence[Any]) -> None:
+        if not self._large or self.network == "published":
+            super()._inherit(before, changes)
+        elif why := self.unrefined:
+            raise ModelError(f"{self._large}; {why}")
+        else:
+            _ = self.classes.checked
+
+    def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None, certify: bool) -> Any:
         if self.unrefined:
-            return super()._run_statement(engine, options, start)
+            return super()._run_statement(engine, options, start, certify)
         self._check_engine(engine, options)
         return solve_large(self.classes, options, restarted=start is not None)
+
+    def _prepare_statement(self) -> None:
+        if self.unrefined:
+            super()._prepare_statement()
+
+    def _read(self, found: Any) -> GpuSolution:
+        if not isinstance(found, LargeRun):
+            return super()._read(found)
+        outcome = found.outcome
+        facts = self._stated_facts(
+            found.stages, found.bounds, status=outcome.status, message=outcome.message, reason=outcome.infeasibility
+        )
+        return replace(
+            self._solution_of(None if found.gpu is None else {"gpu": found.gpu}, facts),
+            changes=self.changes,
+            stated=Stated(METHOD, found.placed, found.proof, found.slacks, found.placed or {}),
+            stages={name: plain(value) for name, value in found.stages.items()},
+            duals=found.duals,
+        )
 
     def _solution_of(self, values: Mapping[str, Any] | None, facts: dict[str, Any]) -> GpuSolution:
         view = self.instance.arrays
@@ -295,7 +327,7 @@ class GpuAssignment(LanguageModel, Model[GpuInstance, GpuSolution, GpuRun]):
         if values is not None and "gpu" in values:  # over classes of tasks and GPUs
             gpu = values["gpu"]
         elif values is not None:
-            codes, x = self.statement.columns["x"].codes, values["x"]
+            codes, x = self.problem.blocks["x"].index.codes, values["x"]
             if np.abs(x - np.rint(x)).max(initial=0) > 1e-6:
                 note = "Tasks are split among GPUs: the table shows those that run whole on one; see `stated.values`."
                 facts = facts | {"message": f"{facts['message']} {note}".lstrip()}
@@ -320,7 +352,7 @@ class GpuAssignment(LanguageModel, Model[GpuInstance, GpuSolution, GpuRun]):
     def _formulate(self) -> FlowNetwork | LinearProgram:
         """The program of the stage; if running tasks may stop, that of the best leaf of the search."""
         if self.network == "published":
-            return self.statement.stage_program()
+            return flat_program(self.stage_problem(), 0)
         if self.stages == ("transfer",):
             return self.assignment.network
         leaf = self.rounds.best

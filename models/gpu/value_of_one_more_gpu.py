@@ -13,12 +13,12 @@ from typing import Literal
 import numpy as np
 
 from flowlex.formulations.fair_shares import Shares
+from flowlex.formulations.language.labels import nearest
 from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.gpu import Gpu, GpuInstance
 from flowlex.models.gpu.preemption_search import Leaf
 from flowlex.models.gpu.round_solver import Rounds
 from flowlex.models.model_base import ModelError
-from flowlex.models.statement.variable_labels import nearest
 
 
 @dataclass(frozen=True)

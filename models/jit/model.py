@@ -40,9 +40,8 @@ from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.models.jit.statement import NEEDED, ROWS, rate_cells, state, window_ends
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, ShareOf, Windows, make_grid
 from flowlex.models.model_base import Model, ModelError, Run
-from flowlex.models.statement.language_model import LanguageModel
-from flowlex.models.statement.rows_and_objectives import Statement
-from flowlex.models.statement.solve_statement import StatementRun
+from flowlex.models.problem import Problem, flat_program
+from flowlex.models.problem_solution import ProblemSolution
 
 if TYPE_CHECKING:
     from flowlex.models.problem import Problem
@@ -58,7 +57,7 @@ class JitRun(Run):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JitBandwidth(LanguageModel, Model[JitInstance, JitSolution, JitRun]):
+class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     """Just-in-time bandwidth (see the module).
 
     A changed model (`with_constraint` and the others) is solved as stated, slot by slot: user rows hold in every stage.
@@ -172,17 +171,14 @@ class JitBandwidth(LanguageModel, Model[JitInstance, JitSolution, JitRun]):
         elastic, whole = self.chosen_windows == "elastic", self.integrality != "lp"
         state(p, self.grid, self.load, program=self.program, elastic=elastic, whole=whole)
 
-    def _stated(self, program: ProgramName, *, elastic: bool = False, whole: bool = True) -> Statement:
+    def _stated(self, program: ProgramName, *, elastic: bool = False, whole: bool = True) -> Problem:
         """The statement of a program, to be solved or exported."""
-        from flowlex.models.problem import Problem
-        from flowlex.models.statement.from_language import statement_of
-
         p = Problem(self.instance.name)
         state(p, self.grid, self.load, program=program, elastic=elastic, whole=whole and self.integrality != "lp")
-        return statement_of(p, NEEDED)
+        return p
 
-    def _read(self, run: StatementRun) -> JitSolution:
-        solution = super()._read(run)
+    def _read(self, found: ProblemSolution) -> JitSolution:
+        solution = super()._read(found)
         return replace(solution, message=f"{solution.message} {self._longer(solution)}".strip())
 
     def _longer(self, solution: JitSolution) -> str:
@@ -216,16 +212,16 @@ class JitBandwidth(LanguageModel, Model[JitInstance, JitSolution, JitRun]):
         """Return the program of a stage."""
         elastic = self.chosen_windows == "elastic"
         if self.program != "P2":
-            return self._stated(self.program).stage_program()
+            return flat_program(self._stated(self.program), 0)
         if self.stage is None and (not elastic or is_early(self.grid)):
-            return self._stated("P1").stage_program()
+            return flat_program(self._stated("P1"), 0)
         settled = self._settled()
         self._check_stage(settled)
         statement = self._stated("P1" if self.stage is None else "P2", elastic=elastic)
         stage = self.stage or "largest"
-        order = [each.name for each in statement.stages]
+        order = [objective.name for objective in statement.objectives]
         before = {name: Fraction(settled[name]) for name in order[: order.index(stage)] if name in settled}
-        return statement.stage_program(stage, before)
+        return flat_program(statement.alone(stage, before), 0)
 
     def _check_stage(self, settled: Mapping[str, float | int]) -> None:
         unnamed = {"largest"} if self.chosen_windows == "elastic" else {"largest", "lateness"}
@@ -282,7 +278,7 @@ class JitBandwidth(LanguageModel, Model[JitInstance, JitSolution, JitRun]):
 
     def _weighted(self, engine: EngineName, options: SolveOptions) -> Plan:
         """Solve P3 or P4: the linear program, and the integer program if its units are fractional."""
-        program, cells = self._stated(self.program, whole=False).stage_program(), rate_cells(self.grid, elastic=False)
+        program, cells = flat_program(self._stated(self.program, whole=False), 0), rate_cells(self.grid, elastic=False)
         solves = {"lp": 0, "mip": 0}
         routes = {"auto": ("lp", "mip"), "lp": ("lp",), "mip": ("mip",)}[self.integrality]
         for route in routes:

@@ -40,10 +40,8 @@ from flowlex.models.load.node_speed import capacities, largest_remainder, least_
 from flowlex.models.load.partition_network import Groups, PartitionNetwork, build_network, moved_cost, moves_of, summed
 from flowlex.models.load.solution import PartitionSolution
 from flowlex.models.load.statement import NEEDED, ROWS, state
-from flowlex.models.model_base import Dual, Model, ModelError, Run
+from flowlex.models.model_base import Dual, Model, Run
 from flowlex.models.solution import plain
-from flowlex.models.statement.language_model import LanguageModel
-from flowlex.models.statement.rows_and_objectives import Statement
 
 if TYPE_CHECKING:
     from flowlex.models.problem import Problem
@@ -52,7 +50,7 @@ Capacity: TypeAlias = Literal["configuration", "cpu_load", "history", "performan
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LoadPartition(LanguageModel, Model[LoadPartitionInstance, PartitionSolution]):
+class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
     """Partition of items over nodes (see the module).
 
     Parameters
@@ -120,14 +118,6 @@ class LoadPartition(LanguageModel, Model[LoadPartitionInstance, PartitionSolutio
     def _formulate(self) -> FlowNetwork:
         return self.partition.network
 
-    def _state(self) -> Statement:
-        if not isinstance(self.capacity, str):
-            raise ModelError(
-                "LoadPartition with a function as capacity takes no changes, as no file can hold it; write its figures "
-                "as the nodes' `performance` and use capacity='performance'"
-            )
-        return super()._state()
-
     def state(self, p: Problem) -> None:
         """State targets or makespan, and least cost.
 
@@ -139,13 +129,23 @@ class LoadPartition(LanguageModel, Model[LoadPartitionInstance, PartitionSolutio
         targets, every = self.targets if self.objective == "targets" else None, self.level == "item"
         state(p, self.instance, targets=targets, capacity=self.capacities, replicas=every)
 
+    @property
+    def unchangeable(self) -> str:
+        """Why the model takes no changes; empty if it does."""
+        if isinstance(self.capacity, str):
+            return ""
+        return (
+            "no file can hold a function as capacity; write its figures as the nodes' `performance` and use "
+            "capacity='performance'"
+        )
+
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> PartitionSolution:
         size, parts = len(self.instance.nodes), None
         moves, after = np.zeros((size, size), np.int64), np.zeros(size, np.int64)
         if values is not None:
-            index, x = self.statement.columns["x"], values["x"]
+            index, x = self.problem.blocks["x"].index, values["x"]
             items = np.rint(x).astype(np.int64)
-            block, holder, node = (index.codes[level] for level in ("block", "holder", "node"))
+            block, holder, node = (index.codes[level].astype(np.int64) for level in ("block", "holder", "node"))
             used = np.flatnonzero(items)
             parts = summed(block[used], node[used], items[used])
             np.add.at(after, parts[1], parts[2])

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, EngineName, SolveOptions, Status
+from flowlex.instances.model_changes import Constraint
 from flowlex.instances.pods import PodInstance
 from flowlex.models.incumbents import offer
 from flowlex.models.model_base import Model, ModelError
@@ -42,15 +43,10 @@ from flowlex.models.pods.problem.cluster import Cluster, check_running
 from flowlex.models.pods.problem.integer_program import Groups, PlacementProgram, pods_of_values
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.models.pods.statement import NEEDED, ROWS, state
+from flowlex.models.problem import Problem
+from flowlex.models.problem_solution import ProblemSolution
 from flowlex.models.solution import Solution
-from flowlex.models.statement.from_language import statement_of
-from flowlex.models.statement.language_model import LanguageModel
-from flowlex.models.statement.rows_and_objectives import Statement
-from flowlex.models.statement.solve_statement import StatementRun, start_values
 from flowlex.validation.certificates import verify
-
-if TYPE_CHECKING:
-    from flowlex.models.problem import Problem
 
 Moves: TypeAlias = Literal["free", "least"]
 Stage: TypeAlias = Literal["admission", "balance"]
@@ -62,7 +58,7 @@ LARGEST = 1_000_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PodPlacement(LanguageModel, Model[PodInstance, PlacementSolution, PlacementRun]):
+class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     """Admission by strict priority, then balance (see the module).
 
     Parameters
@@ -308,23 +304,29 @@ class PodPlacement(LanguageModel, Model[PodInstance, PlacementSolution, Placemen
         least = self.moves == "least"
         state(p, self.instance, self._by_pod, self.balance, fewest_moves=least, points=points)
 
-    def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None) -> StatementRun:
+    def _run_statement(
+        self, engine: EngineName, options: SolveOptions, start: Solution | None, certify: bool
+    ) -> ProblemSolution:
         if self.balance != "deviation":
-            return super()._run_statement(engine, options, start)
+            return super()._run_statement(engine, options, start, certify)
         self._check_engine(engine, options)
-        values = None if start is None else start_values(self.statement, start)
 
-        def stated(points: Collection[tuple[int, Fraction]]) -> Statement:
+        def stated(points: Collection[tuple[int, Fraction]]) -> Problem:
             if not points:
-                return self.statement
-            p = type(self.problem)(self.instance.name)
+                return self.problem
+            p = Problem(self.instance.name)
             self._state_with(p, points)
-            return self._applied(statement_of(p, self.needed), self.all_changes)
+            return self._applied(p, self.all_changes)
 
-        return with_tangents(stated, options, values)
+        return with_tangents(stated, self._own_rows, options, self._start_values(start), certify)
 
-    def _read(self, run: StatementRun) -> PlacementSolution:
-        return super()._read(with_squares(run) if self.balance == "deviation" and run.answered else run)
+    @property
+    def _own_rows(self) -> list[str]:
+        return [each.name for each in self.all_changes if isinstance(each, Constraint)]
+
+    def _read(self, found: ProblemSolution) -> PlacementSolution:
+        squared = self.balance == "deviation" and found.numbers is not None
+        return super()._read(with_squares(found, self._own_rows) if squared else found)
 
     def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
         """Under ``deviation`` the stage is the variance in squared percent, and the objective its root."""

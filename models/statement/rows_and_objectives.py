@@ -16,22 +16,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from flowlex.formulations.linear_expression import Expression, Variables
-from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram, Relation, VariableBlock
+from flowlex.formulations.linear_program import LinearProgram, Relation, VariableBlock
 from flowlex.formulations.program_arrays import Floats
 from flowlex.instances.exact_rationals import rational
 from flowlex.models.solution import ModelError
-from flowlex.models.statement.user_expressions import LabelledVariables
-from flowlex.models.statement.variable_labels import Index, Named, nearest
+from flowlex.models.statement.variable_labels import Index, nearest
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,30 +60,6 @@ class Stage:
         each = zip(e.value[used].tolist(), values[e.column[used]].tolist(), strict=True)
         total = sum((Fraction(cost) * rational(x) for cost, x in each), Fraction(float(e.constant[0])))
         return total * self.unit
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledRows:
-    """Rows of one name, for inspection."""
-
-    block: ConstraintBlock
-    index: Index
-    own: bool
-
-    def __len__(self) -> int:
-        return self.block.count
-
-    def __repr__(self) -> str:
-        whose = "own rows" if self.own else "rows"
-        return f"<{len(self)} {whose} {self.block.name} by {', '.join(self.index.names) or 'nothing'}>"
-
-    def to_frame(self) -> pd.DataFrame:
-        """Relation, right-hand side and number of variables by label."""
-        import pandas as pd
-
-        terms = np.bincount(self.block.expression.row, minlength=len(self))
-        columns = {"relation": self.block.relation, "rhs": self.block.rhs, "variables": terms}
-        return pd.DataFrame(columns, index=self.index.to_pandas())
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,18 +106,6 @@ class Statement:
     def with_stages(self, *stages: Stage) -> Statement:
         """The statement with its objectives."""
         return replace(self, stages=stages)
-
-    @cached_property
-    def labelled(self) -> Mapping[str, LabelledVariables]:
-        """The variables by name, to be selected and summed."""
-        each = {name: LabelledVariables(name, index, {}) for name, index in self.columns.items()}
-        return Named("variables named", each)
-
-    def labelled_rows(self) -> Mapping[str, LabelledRows]:
-        """The rows by name."""
-        blocks = self.program.constraint_blocks
-        each = {name: LabelledRows(blocks[name], index, name in self.own) for name, index in self.rows.items()}
-        return Named("rows named", each)
 
     def stage(self, name: str) -> Stage:
         """A stage by name.

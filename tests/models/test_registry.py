@@ -16,11 +16,12 @@ from flowlex.formulations import EngineError, FlowNetwork
 from flowlex.instances import generate
 from flowlex.instances.extensions import kinds
 from flowlex.instances.generators.registry import all_generators
-from flowlex.models import Dual, Equation, ModelError, model_for, solve
+from flowlex.models import Dual, ModelError, model_for, solve
 from flowlex.models.allocation.model import Policy
 from flowlex.models.flow.goals import FairShares
 from flowlex.models.gpu.solution import GpuSolution
 from flowlex.models.model_options import options_of
+from flowlex.models.problem import KEPT
 from flowlex.models.registry import model_class, model_options
 from flowlex.validation.certificates import verifier_interface
 
@@ -40,7 +41,7 @@ def rows_of(model: Any) -> set[str]:
     formulation = model.formulation
     if isinstance(formulation, FlowNetwork):
         return {*formulation.node_blocks, *(formulation.arc_blocks.keys() & model.declared())}
-    return {name for name, block in formulation.constraint_blocks.items() if block.count}
+    return {name for name, block in formulation.constraint_blocks.items() if block.count and not name.endswith(KEPT)}
 
 
 def choices(kind: str) -> list[dict[str, str]]:
@@ -61,15 +62,9 @@ def test_every_kind_is_tried() -> None:
 def test_a_model_shows_itself(kind: str) -> None:
     model = model_for(generate(TINY[kind]))
     assert repr(model) == f"<{type(model).__name__} of {kind} {model.instance.name!r}>"
-    html, said = model._repr_html_(), type(model).__doc__
-    stated = () if model.equations else model.problem.rows  # stated in the language: derived
-    assert model.equations or stated
-    for name in stated:
+    assert model.problem.rows and model._repr_html_()
+    for name in model.problem.rows:
         assert f"\\text{{{name.replace('_', chr(92) + '_')}:}}" in model.to_latex()
-    for equation in model.equations:
-        assert f"``{equation.name}``: :math:`{equation.latex}`" in said
-        assert equation.latex in model.to_latex()
-        assert (f"<code>{equation.name}</code>" in html) == equation.exists(model)
     assert model.sizes()["formulation"] in ("flow network", "linear program", "integer program")
 
 
@@ -83,18 +78,14 @@ def test_rows_are_equations_and_duals_are_those_promised_under_every_option(kind
         except ModelError:  # this case does not occur in the instance
             continue
         tried += 1
-        if model.equations:
-            assert rows == {e.name for e in model.equations if e.exists(model)}, options
-            promised = {e.name for e in model.equations if e.dual and e.exists(model)}
-        else:  # stated in the language
-            assert rows <= model.declared(), options
-            promised = {name for name, row in model.problem.rows.items() if row.dual}
+        assert rows <= model.declared(), options
+        promised = {name for name, row in model.problem.rows.items() if row.dual}
         if options and not promised:  # pods: integer programs, which take long
             continue
         solution = model.solve(certify=False)
         told = set(solution.duals)
         expected = promised if solution.status.has_answer else set()
-        assert told == expected if model.equations else expected <= told <= model.declared(), options
+        assert expected <= told <= model.declared(), options
         for dual in solution.duals.values():
             assert len(dual.labels) == len(dual.values) == len(set(dual.labels))
     assert tried > len(choices(kind)) / 2
@@ -194,8 +185,6 @@ def test_a_dual_answers_by_label_and_is_an_array() -> None:
         dual["c"]
     with pytest.raises(ValueError, match="1 labels for 2 duals"):
         _ = Dual(np.zeros(2), ["a"]).labels
-    with pytest.raises(ValueError, match="'x': a dual is stated with its unit"):
-        Equation("x", "", "", dual="price")
 
 
 STAGED = [

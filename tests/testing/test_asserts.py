@@ -83,7 +83,7 @@ def test_models_networks_and_whatever_compiles_are_programs():
 
 def test_changed_models_are_read_from_their_statement():
     model = model_for(generate("gpu-random", seed=1, nodes=3, tasks=6, running=0.0))
-    transfer = [stage.name for stage in model.statement.stages].index("transfer")
+    transfer = [o.name for o in model.problem.objectives].index("transfer")
     optimum = list(optimise(program_of(model)).values)
     assert optimum[transfer] == pytest.approx(model.solve("highs").objective)
     x = model.variables["x"]

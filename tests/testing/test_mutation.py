@@ -109,7 +109,7 @@ def test_a_dropped_family_keeps_its_names_and_never_binds():
 def test_every_mutant_survives_the_way_back_into_its_source(single, tmp_path):
     staged = Staged(two_blocks(), {"first": two_blocks().variable("x").sum(), "then": two_blocks().variable("y")})
     network = model_for(generate("network-random", seed=1, nodes=4, arcs=6)).formulation
-    statement = model_for(generate("gpu-random", seed=1, nodes=2, jobs=1, tasks=2)).statement
+    statement = model_for(generate("gpu-random", seed=1, nodes=2, jobs=1, tasks=2)).problem
     makers = (lambda: staged, lambda: network, lambda: statement, lambda: solver(two_blocks()))
     for make in (knapsack, two_blocks, *makers):
         for mutant in mutants_of(program_of(make()), single=single):
@@ -142,7 +142,7 @@ def test_a_pulp_problem_is_changed_in_place_and_a_program_is_copied():
     changed = rewrite(program, before, Mutant("room", "drop").apply(before))
     assert changed is not program and len(changed_rows(program.arrays(), before.arrays)) == 0
     assert changed.row_names() == program.row_names()
-    with pytest.raises(TypeError, match=r"cannot mutate MinCostFlow; .* return its statement or formulation"):
+    with pytest.raises(TypeError, match=r"cannot mutate MinCostFlow; .* return its problem or formulation"):
         rewrite(model_for(generate("network-random", seed=1, nodes=4, arcs=6)), before, before)
 
 

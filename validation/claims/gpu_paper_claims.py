@@ -32,7 +32,7 @@ def _graph() -> Finding:
     view = instance.arrays
     tasks = np.bincount(view.task_job, minlength=len(view.job_names)).tolist()
     stated = paper_sizes(len(view.gpu_node), tasks)
-    program = GpuAssignment(instance, network="published").statement.program  # S and E have no row
+    program = GpuAssignment(instance, network="published").problem  # S and E have no row
     ours = program.row_count + 2, program.column_count
     data = {"formula": list(stated), "counted": [23, 78], "built": list(ours)}
     words = f"figure 4: formulas give |V| = {stated[0]}, |E| = {stated[1]} (counted in the figure: 23, 78)"

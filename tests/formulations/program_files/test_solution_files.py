@@ -148,7 +148,7 @@ def test_models_interpret_what_solvers_make_of_written_files(kind: Format, tmp_p
     solver.run()
     solver.writeSolution(str(tmp_path / "few.sol"), 0)
     answer = changed.interpret(tmp_path / "few.sol")
-    first = next(iter(changed.statement.stages))
+    first = changed.problem.objectives[0]
     assert float(answer.stages[first.name]) == pytest.approx(solver.getObjectiveValue())
     by_name = dict(zip(solver.getLp().col_names_, solver.getSolution().col_value, strict=True))
     assert changed.interpret(by_name).stages == answer.stages

@@ -65,7 +65,7 @@ def test_every_job_keeps_its_base_share_and_no_more_if_that_is_all() -> None:
 
 def test_the_network_of_figure_4_has_the_papers_size() -> None:
     """An arc is a variable; S and E have no row."""
-    program = GpuAssignment(generate("gpu-figure4"), network="published").statement.program
+    program = GpuAssignment(generate("gpu-figure4"), network="published").problem
     assert (program.row_count + 2, program.column_count) == (23, 78)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flowlex import GpuAssignment, generate
+from flowlex.models.problem import flat_program
 from tests.formulations.language.test_printed_rows import read
 
 VARIANTS: list[dict[str, Any]] = [
@@ -23,19 +24,20 @@ VARIANTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_printed_rows_are_the_constraints(options: dict[str, Any]) -> None:
     model = GpuAssignment(generate("gpu-random", seed=1), **options)
-    problem, program = model.problem, model.statement.program
+    problem = model.problem
+    program = flat_program(problem, None)
     names, latex = program.column_names(), model.to_latex()
     assert set(problem.rows) == set(model.constraints)
     for name, row in problem.rows.items():
         assert f"\\text{{{name.replace('_', chr(92) + '_')}:}}" in latex
-        block, scale = program.constraint_blocks[name], float(model.statement.scale(name))
+        block = program.constraint_blocks[name]
         held: list[dict[str, float]] = [{} for _ in range(block.count)]
         e = block.expression
         for r, c, v in zip(e.row.tolist(), e.column.tolist(), e.value.tolist(), strict=True):
-            held[r][names[c]] = v / scale
+            held[r][names[c]] = v
         for member in range(row.index.count):
             printed = read(problem.written_row(row, member))
-            assert printed == (held[member], block.relation, block.rhs[member] / scale)
+            assert printed == (held[member], block.relation, block.rhs[member])
 
 
 def test_formulas_of_a_large_round_are_those_of_a_small_one() -> None:

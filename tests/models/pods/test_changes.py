@@ -14,7 +14,6 @@ from flowlex.instances.group_rules import PodGang, PodQueue, PodResource, PodSpr
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.solution import ModelError
-from flowlex.models.statement.solve_statement import run_statement
 from flowlex.validation.certificates import verify
 
 
@@ -40,7 +39,7 @@ def test_labels():
         ("p0", "n1", 1, "", "", "gpu", "", "r1"),
     ]
     assert len(y.sel(rack="r1", card=1)) == 4
-    assert model.constraints["card"].index.texts() == ["n0,0", "n0,1", "n1,0", "n1,1"]
+    assert model.constraints["card"].block.index.texts() == ["n0,0", "n0,1", "n1,0", "n1,1"]
 
 
 def test_changes_by_hand():
@@ -95,7 +94,7 @@ def test_refusals_name_the_remedy():
     for name in ("pod", "card_link", "largest"):
         with pytest.raises(ModelError, match=f"rows '{name}' cannot be dropped"):
             model.without(name)
-    with pytest.raises(ModelError, match="no stage 'admission'; did you mean 'admission"):
+    with pytest.raises(ModelError, match="no objective 'admission'; did you mean 'admission"):
         model.with_cost(x, stage="admission")
     with pytest.raises(ModelError, match="no rack 'r9'"):
         x.sel(rack="r9")
@@ -251,7 +250,7 @@ def random_changes(rng, model):
                 continue
             must.append(lambda w, s=some, r=rack: count(w, s, r) == 0)
         elif kind == "cost":
-            stage, price = str(rng.choice([s.name for s in model.statement.stages])), float(rng.choice([0.25, -1, 2]))
+            stage, price = str(rng.choice([o.name for o in model.problem.objectives])), float(rng.choice([0.25, -1, 2]))
             model = model.with_cost(x.sel(pod=some) * price, stage=stage)
             costs.setdefault(stage, []).append(lambda w, s=some, price=price: price * count(w, s))
     return model, must, dropped, costs
@@ -294,7 +293,7 @@ def test_random_changes_against_enumeration(batch):
             assert "outside its bounds" in str(error)
             continue
         wanted = best(model.instance, measure, *rest)
-        solution = model._read(model._run_statement("highs", SolveOptions(), None))
+        solution = model._read(model._run_statement("highs", SolveOptions(), None, True))
         assert (wanted is None) == (solution.status.value == "infeasible")
         document = json.loads(json.dumps(solution.to_dict()))
         certificate = verify(document, model.instance)
@@ -317,7 +316,7 @@ def test_fair_shares_under_a_rule():
     queues = (PodQueue(name="u"), PodQueue(name="v", weight=1.5))
     model = model_of(two_racks().model_copy(update={"pods": pods, "queues": queues}), admission="fair")
     x, by = model.variables["x"], ("admission fair 1", "admission fair 2", "admission rest")
-    assert [model._read(run_statement(model.statement, SolveOptions(), main="balance")).stages[k] for k in by] == [
+    assert [model._read(model._run_statement("highs", SolveOptions(), None, True)).stages[k] for k in by] == [
         pytest.approx(8 / 3), pytest.approx(20 / 3), 0
     ]  # fmt: skip
     few = model.with_constraint("few", x.sel(queue="v", rack="r1").sum() <= 0).with_fixed(x.sel(pod="u0"), 0)
@@ -336,7 +335,7 @@ def test_the_unchanged_statement_has_the_optimum_of_the_method():
         instance, measure = random_instance(rng), str(rng.choice(["max_load", "mean_absolute"]))
         model = model_of(instance, balance=measure, cards=bool(rng.random() < 0.8))
         quick = model.solve(certify=False)
-        stated = model._read(run_statement(model.statement, SolveOptions(), main="balance"))
+        stated = model._read(model._run_statement("highs", SolveOptions(), None, True))
         assert stated.objective == pytest.approx(quick.objective, abs=2e-6)
         assert [v for k, v in stated.stages.items() if k != "balance"] == [v[0] for v in quick.admitted.values()]
 

@@ -136,16 +136,15 @@ def test_a_wrong_change_is_refused_with_offender_place_and_remedy(change, says):
 
 def test_a_subclass_that_states_another_problem_is_solved_as_it_says():
     class Dear(MinCostFlow):
-        def _state(self):
+        def state(self, p):
             from dataclasses import replace
 
-            stated = super()._state()
-            stage = stated.stages[0]
-            return stated.with_stages(replace(stage, expression=stage.expression * 2))
+            super().state(p)
+            p.objectives = [replace(o, values=o.values * 2) for o in p.objectives]
 
     solution = Dear(tiny().instance).solve()
     assert solution.objective == 24 and solution.certificate is None and "no verifier knows" in solution.message
-    with pytest.raises(TypeError, match="override _state"):
+    with pytest.raises(TypeError, match="override state"):
 
         class Lost(MinCostFlow):
             def _formulate(self):
@@ -204,7 +203,7 @@ def test_random_changes_equal_an_independent_program(seed):
     plain, relaxed = [], bool(rng.random() < 0.2)
     for k in range(int(rng.integers(1, 4))):
         kind, level = str(rng.choice(["cap", "cost", "upper"])), str(rng.choice(["tail", "head"]))
-        label = str(rng.choice(flow.labels.levels[level]))
+        label = str(rng.choice(flow.labels.levels[level].labels))
         factor, side = int(rng.integers(1, 4)), int(rng.integers(5, 30))
         chosen = flow.sel(**{level: label})
         if not len(chosen):
@@ -216,8 +215,8 @@ def test_random_changes_equal_an_independent_program(seed):
         else:
             for arc in chosen.index.get_level_values("arc"):
                 one = flow.sel(arc=arc)
-                low = model.statement.block("flow").lower[arc]
-                high = model.statement.block("flow").upper[arc]
+                low = model.problem.blocks["flow"].lower[arc]
+                high = model.problem.blocks["flow"].upper[arc]
                 model = model.with_bounds(one, upper=float(max(min(high, side), low)))
         plain.append((kind, level, label, factor, side))
     model = model.relaxed() if relaxed else model

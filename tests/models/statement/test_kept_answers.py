@@ -10,8 +10,8 @@ import pytest
 
 from flowlex import generate, model_for
 from flowlex.instances.flow import FlowInstance
+from flowlex.models import stated_model
 from flowlex.models.model_base import UNPROVEN
-from flowlex.models.statement import solve_statement
 from flowlex.validation.certificates import CertificateError, SolutionError, verify
 
 GENERATORS = ["flow-random", "gpu-random", "gavel-like", "network-random", "inference-cluster"]
@@ -87,16 +87,20 @@ def test_rounds_whose_disks_are_slower_than_the_network_are_proven_after_a_chang
 
 def spoil(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     """Change every leaf that a solve writes."""
-    true = solve_statement.proof_leaves
+    true = stated_model.to_document
 
     def spoilt(*args: Any) -> dict[str, Any]:
-        return {stage: [change(leaf) for leaf in leaves] for stage, leaves in true(*args).items()}
+        document = true(*args)
+        if "empty" in document:
+            document["empty"] = [change(leaf) for leaf in document["empty"]]
+        stages = document.get("stages", {})
+        return document | {"stages": {stage: [change(leaf) for leaf in leaves] for stage, leaves in stages.items()}}
 
-    monkeypatch.setattr(solve_statement, "proof_leaves", spoilt)
+    monkeypatch.setattr(stated_model, "to_document", spoilt)
 
 
 def unknown_row(leaf: dict[str, Any]) -> dict[str, Any]:
-    return leaf | {"rows": leaf["rows"] | {"unknown": {"a": -1}}}
+    return leaf | {"rows": leaf.get("rows", {}) | {"unknown": {"at": {"a": -1}}}}
 
 
 def no_rows(leaf: dict[str, Any]) -> dict[str, Any]:
@@ -135,10 +139,7 @@ def test_a_weaker_bound_is_stated_if_the_proof_shows_one(monkeypatch: pytest.Mon
 def test_values_that_break_a_row_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_for(flow({"a": 1, "b": 2}))
     changed = model.with_constraint("own", model.variables["x"].sum() <= 1)
-    true = solve_statement.values_document
-    monkeypatch.setattr(
-        solve_statement, "values_document", lambda *args: {k: dict.fromkeys(v, 5) for k, v in true(*args).items()}
-    )
+    monkeypatch.setattr(stated_model, "number", lambda value: 5)
     with pytest.raises(CertificateError, match="within its bounds"):
         changed.solve("highs")
 
@@ -147,8 +148,7 @@ def test_an_infeasible_rule_whose_proof_fails_is_quoted(monkeypatch: pytest.Monk
     model = model_for(generate("network-random"))
     changed = model.with_constraint("own", model.variables["flow"].sum() <= -1)
     assert str(changed.solve("highs").certificate).startswith("infeasible, proven")
-    true = solve_statement._Names.leaf
-    monkeypatch.setattr(solve_statement._Names, "leaf", lambda *args: unknown_row(true(*args)))
+    spoil(monkeypatch, unknown_row)
     found = changed.solve("highs")
     assert found.status == "infeasible" and found.certificate.verdict == "quoted"
 
@@ -218,4 +218,4 @@ def test_own_rules_are_named_first_where_nothing_satisfies_all() -> None:
     model = model_for(generate("gpu-testbed"))
     found = model.with_constraint("bytes", model.variables["x"].sum() <= 5).solve("highs")
     assert found.status == "infeasible" and found.infeasibility is not None
-    assert found.infeasibility.constraints[0] == "bytes" and "together: bytes, " in found.message
+    assert found.infeasibility.constraints[0] == "bytes" and "together: bytes" in found.message

@@ -35,7 +35,7 @@ def test_tasks_and_gpus_with_commas_in_their_names_do_not_share_labels(tmp_path:
     assert len(set(columns)) == len(columns)
     x = model.variables["x"]
     changed = model.with_constraint("pairs", x.sum(by=["task", "gpu"]) <= 1).with_constraint("few", x.sum() <= 3)
-    labels = changed.statement.columns["x"].texts()
+    labels = changed.problem.blocks["x"].index.plain_texts()
     assert len(set(labels)) == len(labels)
     assert '"a,b",c' in labels and '"a,b","b,c"' in labels
     solution = changed.solve("highs")

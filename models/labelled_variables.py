@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
 from flowlex.formulations.block_labels import label_text
+from flowlex.formulations.language.exact_units import to_floats
+from flowlex.formulations.language.labels import Index, StatementError, nearest
+from flowlex.formulations.language.statement import RowBlock
+from flowlex.formulations.program_arrays import Booleans
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.model_changes import Interval, Term
+from flowlex.models.problem_changes import selected
 from flowlex.models.solution import ModelError
-from flowlex.models.statement.variable_labels import Index, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
+
+T = TypeVar("T")
 
 
 class _Comparable:
@@ -100,11 +106,15 @@ class LabelledVariables(_Comparable):
 
     @property
     def index(self) -> pd.MultiIndex:
-        """Labels of the selected variables, as a pandas MultiIndex."""
-        return self.labels.take(self.labels.select(self.where)).to_pandas()
+        """Labels of the selected variables by all levels, as a pandas MultiIndex."""
+        return _pandas(self.labels, self._members)
+
+    @property
+    def _members(self) -> Booleans:
+        return selected(self.labels, self.where, self.name)
 
     def __len__(self) -> int:
-        return int(self.labels.select(self.where).sum())
+        return int(self._members.sum())
 
     def __repr__(self) -> str:
         chosen = "".join(f", {level}={value!r}" for level, value in self.where.items())
@@ -130,7 +140,10 @@ class LabelledVariables(_Comparable):
             raise ModelError(
                 f"{self.name}: {sorted(again)[0]!r} is selected already; select once, with a list of labels"
             )
-        self.labels.check(chosen, self.name)
+        try:
+            selected(self.labels, chosen, self.name)
+        except StatementError as error:
+            raise ModelError(str(error)) from error
         return replace(self, where={**self.where, **chosen})
 
     def sum(self, by: str | Sequence[str] = ()) -> Sum:
@@ -138,7 +151,7 @@ class LabelledVariables(_Comparable):
         levels = (by,) if isinstance(by, str) else tuple(by)
         for level in levels:
             if level not in self.labels.levels:
-                raise ModelError(f"{self.name} has " + nearest("level", level, self.labels.levels))
+                raise ModelError(f"{self.name} has " + nearest("level", level, self.labels.names))
         return self._term(levels)
 
     def _sum(self) -> Sum:
@@ -237,3 +250,48 @@ def _written(term: Term) -> str:
     over = f" by {', '.join(term.by)}" if term.by else ""
     factor = "" if term.coefficient == 1 else f"{term.coefficient} "
     return f"{factor}{term.variable}[{chosen}]{over}"
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Rows of one name, for inspection."""
+
+    block: RowBlock
+    own: bool
+
+    def __len__(self) -> int:
+        return self.block.index.count
+
+    def __repr__(self) -> str:
+        whose = "own rows" if self.own else "rows"
+        return f"<{len(self)} {whose} {self.block.name} by {', '.join(self.block.index.names) or 'nothing'}>"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Relation, right-hand side and number of variables by label."""
+        import pandas as pd
+
+        rhs = to_floats(self.block.rhs, self.block.unit)
+        terms = np.bincount(self.block.rows, minlength=len(self))
+        columns = {"relation": self.block.relation, "rhs": rhs, "variables": terms}
+        return pd.DataFrame(columns, index=_pandas(self.block.index, np.ones(len(self), bool)))
+
+
+class Named(dict[str, T]):
+    """Members by name; an unknown name raises `ModelError` with the nearest one."""
+
+    def __init__(self, what: str, members: Mapping[str, T]) -> None:
+        super().__init__(members)
+        self._what = what
+
+    def __missing__(self, name: str) -> T:
+        raise ModelError(nearest(self._what, name, self))
+
+
+def _pandas(index: Index, chosen: Booleans) -> pd.MultiIndex:
+    """Labels of some members by all levels."""
+    import pandas as pd
+
+    if not index.names:
+        return pd.MultiIndex.from_arrays([[""] * int(chosen.sum())], names=[""])
+    codes = [index.codes[name][chosen].tolist() for name in index.names]
+    return pd.MultiIndex(levels=[list(index.levels[n].labels) for n in index.names], codes=codes, names=index.names)

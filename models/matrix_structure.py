@@ -1,18 +1,18 @@
-"""Classify the matrix of a statement: network, totally unimodular, with implied integers, or an integer program.
+"""Classify the matrix of a model: network, totally unimodular, with implied integers, or an integer program.
 
 The checker of total unimodularity decides; if own rows destroy the structure, its witness names rows and columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.models.statement.apply_changes import kept_rows
-from flowlex.models.statement.rows_and_objectives import Statement
+from flowlex.models.problem import Problem, flat_program
 
 if TYPE_CHECKING:
     from flowlex.validation.unimodularity.verdict import Verdict
@@ -22,7 +22,7 @@ Kind = Literal["network", "totally unimodular", "integers implied", "integer pro
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """The structure of a statement's matrix.
+    """The structure of a model's matrix.
 
     Attributes
     ----------
@@ -44,17 +44,17 @@ class Structure:
         return f"{self.kind}; {self.lost}" if self.lost else self.kind
 
 
-def structure_of(statement: Statement, time_limit: float = 10.0) -> Structure:
-    """Classify the rows of a statement, own rows included."""
+def structure_of(problem: Problem, own: Sequence[str], time_limit: float = 10.0) -> Structure:
+    """Classify the rows of a model, those of its changes (``own``) included."""
     from flowlex.validation.unimodularity.check import check
 
-    kind, verdict = _kind(statement.program, time_limit)
-    own = [name for name in statement.rows if name in statement.own]
+    kind, verdict = _kind(flat_program(problem, None), time_limit)
     if kind in ("network", "totally unimodular", "linear program") or not own:
         return Structure(kind, verdict)
     for count in range(len(own) + 1):
-        program = kept_rows(statement.program, dict.fromkeys(own[count:], False))
-        found = check(program, time_limit=time_limit)
+        fewer = problem.copy()
+        fewer.rows = {name: block for name, block in problem.rows.items() if name not in own[count:]}
+        found = check(flat_program(fewer, None), time_limit=time_limit)
         if found.answer == "not_tu":
             blame = f"with {own[count - 1]!r} no longer totally unimodular: " if count else "already without own rows: "
             return Structure(kind, verdict, blame + _witness(found))
