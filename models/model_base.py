@@ -401,4 +401,3 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
     def details(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Tables that ``flowlex show`` prints below the sizes: (caption, columns); none by default."""
         return []
-
