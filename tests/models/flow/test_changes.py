@@ -387,4 +387,4 @@ def test_what_is_printed_is_what_the_model_holds(seed: int) -> None:
         printed = model.to_latex()
         assert list(model.constraints) == list(model.problem.rows)
         assert all(rf"\text{{{name}:}}".replace("_", r"\_") in printed for name in model.constraints)
-        assert all(model.constraints[name].block.count == row.index.count for name, row in model.problem.rows.items())
+        assert all(len(model.constraints[name]) == row.index.count for name, row in model.problem.rows.items())
