@@ -370,23 +370,3 @@ class Solution:
         elif self.status.has_answer:
             facts["certificate"] = self.message or "none"
         return html_table(f"{self.model}: {self.instance}", facts)
-
-
-def general_proof(proof: Mapping[str, Any]) -> dict[str, Any]:
-    """Leaves of stages in the format of `flowlex.validation.proofs`."""
-
-    def leaf(document: Mapping[str, Any]) -> dict[str, Any]:
-        branches = [
-            {"row": [[b["variable"], b["label"], 1]], "relation": b["relation"], "side": b["side"]}
-            for b in document.get("branches", ())
-        ]
-        rows = {name: {"at": each} for name, each in document["rows"].items()}
-        return {**document, "rows": rows, "branches": branches}
-
-    found: dict[str, Any] = {"format": 3} if proof else {}
-    if "stages" in proof:
-        found["stages"] = {name: [leaf(each) for each in leaves] for name, leaves in proof["stages"].items()}
-    found |= {name: proof[name] for name in ("point", "ray") if name in proof}
-    if "empty" in proof:
-        found["empty"] = [leaf(each) for each in proof["empty"]]
-    return found

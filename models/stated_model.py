@@ -19,6 +19,7 @@ from typing_extensions import TypeVar
 
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.language.labels import StatementError
+from flowlex.formulations.language.statement import Statement
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Infeasibility, SolveOptions, Status
 from flowlex.instances.field_types import Part
@@ -44,6 +45,7 @@ from flowlex.models.problem_changes import apply_changes
 from flowlex.models.problem_solution import ProblemSolution
 from flowlex.models.solution import Dual, ModelError, Solution, Stated, plain
 from flowlex.validation.certificates import CertificateError, verify
+from flowlex.validation.proofs.exact_program import ExactProgram
 from flowlex.validation.proofs.proof import number, to_document
 
 if TYPE_CHECKING:
@@ -576,12 +578,7 @@ class StatedModel(Generic[SolutionT]):
                 values[name] = dict(zip(block.index.plain_texts(used), each, strict=True))
         proof: dict[str, Any] = {}
         if found.program is not None:
-            columns = [
-                replace(each, texts=block.index.plain_texts)
-                for each, block in zip(found.program.columns, blocks.values(), strict=True)
-            ]
-            rows = {n: replace(b, texts=found.problem.rows[n].index.plain_texts) for n, b in found.program.rows.items()}
-            proof = to_document(found.found, replace(found.program, columns=columns, rows=rows))
+            proof = to_document(found.found, in_plain_labels(found.program, found.problem))
         slack = {}
         if answered:
             slack = {
@@ -638,3 +635,13 @@ def duals_of_stage(found: ProblemSolution, stage: str) -> dict[str, Dual]:
         values = leaf.rows[name].floats * sign if name in leaf.rows else np.zeros(block.index.count)
         duals[name] = Dual(values + 0.0, block.index.plain_texts)
     return duals
+
+
+def in_plain_labels(program: ExactProgram, problem: Statement) -> ExactProgram:
+    """The program of a problem with labels as solution files of our models hold them."""
+    columns = [
+        replace(each, texts=block.index.plain_texts)
+        for each, block in zip(program.columns, problem.blocks.values(), strict=True)
+    ]
+    rows = {name: replace(block, texts=problem.rows[name].index.plain_texts) for name, block in program.rows.items()}
+    return replace(program, columns=columns, rows=rows)

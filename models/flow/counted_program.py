@@ -14,19 +14,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.models.flow.goal_interface import TaskView
-from flowlex.models.flow.statement import NEEDED, FlowData, Size, state, with_sizes
+from flowlex.models.flow.statement import FlowData, Size, state, with_sizes
 from flowlex.models.flow.task_rules import Team
 from flowlex.models.model_base import ModelError
-from flowlex.models.statement.rows_and_objectives import Statement
-
-if TYPE_CHECKING:
-    from flowlex.models.problem import Problem
+from flowlex.models.problem import Problem
 
 #: Largest sum of costs that is exact in the floating point of a solver.
 _EXACT = 2**52
@@ -37,35 +34,23 @@ class CountedProgram(FlowData):
 
     @cached_property
     def problem(self) -> Problem:
-        """All rows except those of capacities."""
-        from flowlex.models.problem import Problem
-
-        p = Problem(self.instance.name)
-        state(p, self)
-        return p
-
-    @cached_property
-    def base(self) -> Statement:
-        """The problem as it is solved.
+        """All rows except those of capacities.
 
         Raises `ModelError` if the sum of costs is not exact in floating point.
         """
-        from flowlex.models.statement.from_language import statement_of
-
-        found = statement_of(self.problem, NEEDED)
-        largest = max(float(np.abs(stage.cost(found.program.column_count)).max(initial=0)) for stage in found.stages)
+        p = Problem(self.instance.name)
+        state(p, self)
+        largest = max(float(np.abs(objective.values).max(initial=0)) for objective in p.objectives)
         if largest * len(self.views) > _EXACT:
             raise ModelError(
                 f"costs add up to {largest * len(self.views):.3g}, more than an integer program holds exactly "
                 f"({_EXACT:.3g}); use a larger unit of cost"
             )
-        return found
+        return p
 
-    def with_sizes(self, sizes: Sequence[Size]) -> Statement:
-        """Return the statement with the capacity rows of these sizes."""
-        from flowlex.models.statement.from_language import statement_of
-
-        return statement_of(with_sizes(self.problem, self, sizes), NEEDED) if sizes else self.base
+    def with_sizes(self, sizes: Sequence[Size]) -> Problem:
+        """Return the problem with the capacity rows of these sizes."""
+        return with_sizes(self.problem, self, sizes) if sizes else self.problem
 
     @cached_property
     def capacities(self) -> list[Size]:
@@ -159,8 +144,8 @@ class CountedProgram(FlowData):
 
     def columns(self, at: Integers) -> Floats:
         """Values of the statement's variables for (T,) machines of tasks, -1 for none."""
-        blocks, columns = self.base.program.variable_blocks, self.base.columns
-        found = np.zeros(self.base.program.column_count)
+        blocks = self.problem.blocks
+        found = np.zeros(self.problem.column_count)
         runs = at >= 0
         counts = np.zeros(self.may.shape)
         np.add.at(counts, (self.class_of[runs], self.kind_of[at[runs]]), 1)
@@ -168,12 +153,12 @@ class CountedProgram(FlowData):
         found[blocks["waits"].columns] = self.task_count - counts.sum(axis=1)
         if "short" in blocks:
             few = np.bincount(self.job[self.class_of[runs]], minlength=len(self.instance.jobs))
-            j = columns["short"].codes["job"]
+            j = blocks["short"].index.codes["job"]
             found[blocks["short"].columns] = np.maximum(self.schedule.shares[j, 0] - few[j], 0)
         if "slot" in blocks:
-            index, held = columns["slot"], np.bincount(at[runs], minlength=len(self.kind_of))
+            index, held = blocks["slot"].index, np.bincount(at[runs], minlength=len(self.kind_of))
             used = index.codes["machine"]
-            number = np.array(index.levels["slot"], np.int64)[index.codes["slot"]]
+            number = np.array(index.levels["slot"].labels, np.int64)[index.codes["slot"]]
             filled = {p: held[self.kind_of == p] for p in np.unique(used).tolist()}
             found[blocks["slot"].columns] = [
                 int((filled[p] >= n).sum()) for p, n in zip(used.tolist(), number.tolist(), strict=True)
@@ -183,7 +168,7 @@ class CountedProgram(FlowData):
 
     def _teams(self, found: Floats, at: Integers) -> None:
         """Values of the variables of gangs and affinities."""
-        blocks, values = self.base.program.variable_blocks, dict[str, list[bool]]()
+        blocks, values = self.problem.blocks, dict[str, list[bool]]()
         for team, tasks, masks in self.teams:
             there = at[tasks][at[tasks] >= 0]
             if team.whole:
@@ -197,14 +182,14 @@ class CountedProgram(FlowData):
     def counts(self, values: Floats) -> Integers:
         """(K, P) tasks of each class on each kind."""
         found = np.zeros(self.may.shape, np.int64)
-        x = np.rint(values[self.base.program.variable_blocks["x"].columns]).astype(np.int64)
+        x = np.rint(values[self.problem.blocks["x"].columns]).astype(np.int64)
         found[self.task, self.machine] = x
         return found
 
     def sizes_overfull(self, values: Floats, known: Collection[Size], most: int) -> list[Size]:
         """Size rows violated by fractional values: per kind and resource, the capacity and the most violated other."""
         running = np.zeros(self.may.shape)
-        running[self.task, self.machine] = values[self.base.program.variable_blocks["x"].columns]
+        running[self.task, self.machine] = values[self.problem.blocks["x"].columns]
         demand, found = self.resources.demand[self.first_task], []
         for r in range(len(self.resources.names)):
             capacity = self.resources.capacity[self.first_machine, r]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -20,20 +21,23 @@ from typing import Any
 import numpy as np
 
 from flowlex.formulations.engines import solve
+from flowlex.formulations.language.statement import Objective
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
+from flowlex.models.exact_proofs import exact_proof
 from flowlex.models.flow.counted_program import CountedProgram, Greedy
 from flowlex.models.flow.flow_data import Resources
 from flowlex.models.flow.network_method import FlowRun, NetworkMethod, chosen_stage, score_of, waiting_by_job
 from flowlex.models.flow.statement import Size
 from flowlex.models.flow.task_rules import TaskRules
-from flowlex.models.solution import general_proof
-from flowlex.models.statement.rows_and_objectives import Statement
-from flowlex.models.statement.solve_statement import proof_leaves
+from flowlex.models.problem import Problem, flat_program
+from flowlex.models.stated_model import in_plain_labels
+from flowlex.validation.proofs.own_statement import exact_program
+from flowlex.validation.proofs.proof import to_document
 
 #: Without limits in the options: largest number of columns of an integer program, and of nodes per stage.
 _COLUMNS, _NODES = 8_000, 500
@@ -68,15 +72,18 @@ class ProgramMethod:
         )
 
     @cached_property
-    def statement(self) -> Statement:
+    def problem(self) -> Problem:
         """The program with the rows of all capacities that tasks could exceed."""
         return self.program.with_sizes(self.program.capacities)
 
     @property
     def sizes(self) -> dict[str, int | str]:
         """Sizes of the program."""
-        program = self.statement.program
-        return {"formulation": "integer program", "columns": program.column_count, "rows": program.row_count}
+        return {
+            "formulation": "integer program",
+            "columns": self.problem.column_count,
+            "rows": self.problem.row_count,
+        }
 
     @property
     def weights(self) -> Mapping[str, int] | None:
@@ -98,13 +105,12 @@ class ProgramMethod:
 
     def formulation(self, stage: str | None) -> LinearProgram:
         """Return the program of a stage, with the stages before it fixed at their values."""
-        names = [each.name for each in self.statement.stages]
+        names = [objective.name for objective in self.problem.objectives]
         wanted = chosen_stage(stage, names)
         before = names[: names.index(wanted)]
         known = self.program.columns(self.run("highs", SolveOptions()).machine) if before else np.zeros(0)
-        stages = self.statement.stages[: len(before)]
-        kept = {stage.name: stage.value_of(float(stage.cost(len(known)) @ known)) for stage in stages}
-        return self.statement.stage_program(wanted, kept)
+        kept = {o.name: _value(o, float(_cost(o, known) @ known)) for o in self.problem.objectives[: len(before)]}
+        return flat_program(self.problem.alone(wanted, kept), 0)
 
     def run(self, engine: EngineName, options: SolveOptions) -> FlowRun:
         """Return the network's schedule if it satisfies all rows, else the schedule of the program."""
@@ -150,20 +156,20 @@ class _Search:
         return min(both, key=lambda each: (list(each.stages.values()), [-bound for bound in each.bounds.values()]))
 
     def _large(self, program: CountedProgram) -> bool:
-        return bool(program.capacities) and program.base.program.column_count > _COLUMNS and not self.limited
+        return bool(program.capacities) and program.problem.column_count > _COLUMNS and not self.limited
 
     def _solved(self, program: CountedProgram, at: Integers, known: Mapping[str, int] | None = None) -> FlowRun:
         """Minimise the stages from a schedule."""
         self.machines = {}
         start = self._known(program, at)
         sizes = self._overfull(program, start)
-        statement, options = program.with_sizes(sizes), self.options
+        problem, options = program.with_sizes(sizes), self.options
         left = None if self.until == inf else max(self.until - processor_seconds(), 0.1)
-        columns, large = statement.program.column_count, self._large(program)
+        columns, large = problem.column_count, self._large(program)
         leaves = options.max_steps or int(np.clip(_WORK // max(columns, 1), *_LEAVES))
         found = solve_stages(
-            statement.program.arrays(),
-            [stage.cost(columns) for stage in statement.stages],
+            problem.arrays(None),
+            [_cost(objective, start) for objective in problem.objectives],
             replace(options, time_limit_s=left, max_steps=1 if large else leaves, offer=None),
             start=start,
             accept=lambda values: self._dealt(program, values),
@@ -171,7 +177,7 @@ class _Search:
             known=None if known is None else [float(bound) for bound in known.values()],
         )
         assert found.values is not None
-        return self._left(program, statement, sizes, found, self.machines[found.values.tobytes()])
+        return self._left(program, problem, sizes, found, self.machines[found.values.tobytes()])
 
     def _first(self, program: CountedProgram, proposal: Integers) -> Integers:
         """The better of two greedy schedules near the network's."""
@@ -186,7 +192,7 @@ class _Search:
     @staticmethod
     def _values(program: CountedProgram, at: Integers) -> tuple[float, ...]:
         columns = program.columns(at)
-        return tuple(float(stage.cost(len(columns)) @ columns) for stage in program.base.stages)
+        return tuple(float(_cost(objective, columns) @ columns) for objective in program.problem.objectives)
 
     def _known(self, program: CountedProgram, at: Integers) -> Floats:
         """Return the columns of a schedule, and remember the schedule."""
@@ -209,10 +215,10 @@ class _Search:
         """Every capacity, and sizes that the relaxation of a stage overfills, the stages before as in the ``start``."""
         sizes = dict.fromkeys(program.capacities)
         values = dict[str, Any]()
-        for stage in program.base.stages:
+        for objective in program.problem.objectives:
             for _ in range(_ROUNDS):
-                statement = program.with_sizes(list(sizes))
-                lp = statement.stage_program(stage.name, values).with_integer()
+                problem = program.with_sizes(list(sizes)).alone(objective.name, values)
+                lp = flat_program(problem, 0).with_integer()
                 outcome = solve(lp, "highs")
                 if outcome.status is not Status.OPTIMAL or outcome.values is None:
                     break
@@ -220,17 +226,17 @@ class _Search:
                 if not fresh:
                     break
                 sizes |= dict.fromkeys(fresh)
-            values[stage.name] = stage.value_of(float(stage.cost(len(start)) @ start))
+            values[objective.name] = _value(objective, float(_cost(objective, start) @ start))
         return list(sizes)
 
     def _left(
-        self, program: CountedProgram, statement: Statement, sizes: list[Size], found: StagesOutcome, at: Integers
+        self, program: CountedProgram, problem: Problem, sizes: list[Size], found: StagesOutcome, at: Integers
     ) -> FlowRun:
-        each = list(zip(statement.stages, found.stages, strict=True))
-        values = {stage.name: int(stage.value_of(result.value)) for stage, result in each}
-        bounds = {stage.name: int(stage.value_of(result.bound)) for stage, result in each}
+        each = list(zip(problem.objectives, found.stages, strict=True))
+        values = {objective.name: int(_value(objective, result.value)) for objective, result in each}
+        bounds = {objective.name: int(_value(objective, result.bound)) for objective, result in each}
         open_ = [f"{name} {value} (at least {bounds[name]})" for name, value in values.items() if bounds[name] < value]
-        columns = self.method.program.base.program.column_count
+        columns = self.method.program.problem.column_count
         limit = (
             f"; no integer program is tried beyond {_COLUMNS} columns ({columns}) without a limit of its work; give "
             "time_limit_s or max_steps"
@@ -250,13 +256,11 @@ class _Search:
         )
         instance, rules = program.instance, program.rules
         score = score_of(instance.jobs, rules, waiting_by_job(instance, at), values)
-        proof = self._proof(program, statement, sizes, found)
+        proof = self._proof(program, problem, sizes, found)
         return FlowRun(outcome, self.method.why, at, score, values, bounds, weights, lambda: {"proof": proof})
 
     @staticmethod
-    def _proof(
-        program: CountedProgram, statement: Statement, sizes: list[Size], found: StagesOutcome
-    ) -> dict[str, Any]:
+    def _proof(program: CountedProgram, problem: Problem, sizes: list[Size], found: StagesOutcome) -> dict[str, Any]:
         """Proof document: classes and kinds by their first member, sizes, and the leaves of each stage."""
         c, resources = program, program.resources
         names = [machine.name for machine in program.instance.machines]
@@ -264,12 +268,26 @@ class _Search:
             {"machine": names[c.first_machine[m]], "resource": resources.names[r], "size": str(d * resources.units[r])}
             for m, r, d in sizes
         ]
+        exact = exact_program(problem)
         return {
             "classes": _groups(c.class_of, [view.task.name for view in program.views]),
             "machines": _groups(c.kind_of, names),
             "sizes": stated,
-            **general_proof({"stages": proof_leaves(statement, found)}),
+            **to_document(exact_proof(exact, found), in_plain_labels(exact, problem)),
         }
+
+
+def _cost(objective: Objective, columns: Floats) -> Floats:
+    """(n,) coefficients to be minimised."""
+    return (-1.0 if objective.maximize else 1.0) * objective.cost(len(columns))
+
+
+def _value(objective: Objective, minimised: float) -> Fraction:
+    """The value of an objective: a multiple of its unit where it is near to one."""
+    unit = objective.unit or Fraction(1)
+    internal = minimised / float(unit)
+    whole = Fraction(round(internal)) if abs(internal - round(internal)) < 1e-6 else Fraction(internal)
+    return ((-whole if objective.maximize else whole) + Fraction(objective.constant)) * unit
 
 
 def _groups(of: Integers, names: list[str]) -> dict[str, list[str]]:

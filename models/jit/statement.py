@@ -42,7 +42,7 @@ NEEDED = {
     "lambda_one": "a load would be no mixture",
 }
 #: Names of all rows, in some variant.
-ROWS = frozenset({*NEEDED, "egress", "ingress", "stages_before"})
+ROWS = frozenset({*NEEDED, "egress", "ingress"})
 #: Above this, sums of integers are no longer exact in double precision.
 _EXACT = 2.0**53
 

@@ -34,7 +34,7 @@ EXPLAINED = {
     "jit-bandwidth": {
         r"size: >= for ==": "sending more than the size loads ports and is never better",
         r"largest: lost upper bound": "the largest load is minimised, and capacities bound it",
-        r"stages_before: .*": "more lateness lowers no largest load on these instances",
+        r"lateness_kept: .*": "more lateness lowers no largest load on these instances",
     },
 }
 CASES: dict[str, tuple[str, list[dict[str, Any]]]] = {

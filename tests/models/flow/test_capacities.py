@@ -157,7 +157,7 @@ def test_the_program_is_there_to_read(hand: FlowInstance) -> None:
     assert program.is_mip and program.constraint_blocks["size"].count == 2
     assert "x[a0,m0]" in program.column_names()  # counts: all tasks like a0 on all machines like m0
     assert solve_formulation(program, "highs").objective <= 6
-    assert FlowScheduling(hand).formulation.constraint_blocks["stages_before"].rhs.tolist() == [6.0]
+    assert FlowScheduling(hand).formulation.constraint_blocks["waiting_1001_kept"].rhs.tolist() == [6.0]
 
 
 def test_preemptions_are_limited_beside_capacities() -> None:

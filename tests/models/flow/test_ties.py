@@ -89,7 +89,7 @@ def test_the_program_is_what_is_solved_and_options_are_refused_by_name():
     model = FlowScheduling(instance)
     program = model.formulation
     assert isinstance(program, LinearProgram) and program.is_mip
-    assert {"gang", "gang_within", "gang_within_one", "stages_before"} <= program.constraint_blocks.keys()
+    assert {"gang", "gang_within", "gang_within_one", "waiting_1001_kept"} <= program.constraint_blocks.keys()
     assert solve(program, "highs").objective == model.solve("highs").score.cost
     with pytest.raises(EngineError, match="for integer programs use 'pulp' or 'highs'"):
         model.solve("network")
