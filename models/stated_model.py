@@ -18,8 +18,6 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from flowlex.formulations.flow_network import FlowNetwork
-from flowlex.formulations.language.labels import StatementError
-from flowlex.formulations.language.statement import Statement
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Infeasibility, SolveOptions, Status
 from flowlex.instances.field_types import Part
@@ -38,11 +36,7 @@ from flowlex.instances.model_changes import (
     read_changes,
 )
 from flowlex.models.html_report import html_table
-from flowlex.models.labelled_variables import LabelledRows, LabelledVariables, Named, Rule, Sum
 from flowlex.models.model_options import plain_options
-from flowlex.models.problem import Problem, flat_program
-from flowlex.models.problem_changes import apply_changes
-from flowlex.models.problem_solution import ProblemSolution
 from flowlex.models.solution import Dual, ModelError, Solution, Stated, plain
 from flowlex.validation.certificates import CertificateError, verify
 from flowlex.validation.proofs.exact_program import ExactProgram
@@ -51,9 +45,13 @@ from flowlex.validation.proofs.proof import number, to_document
 if TYPE_CHECKING:
     import pulp
 
+    from flowlex.formulations.language.statement import Statement
     from flowlex.formulations.linear_program import LinearProgram
     from flowlex.instances.instance_base import Instance
+    from flowlex.models.labelled_variables import LabelledRows, LabelledVariables, Rule, Sum
     from flowlex.models.matrix_structure import Structure
+    from flowlex.models.problem import Problem
+    from flowlex.models.problem_solution import ProblemSolution
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
 #: Tolerance for values of integer variables that come from outside.
@@ -106,6 +104,8 @@ class StatedModel(Generic[SolutionT]):
         return self._unchanged()
 
     def _unchanged(self) -> Problem:
+        from flowlex.models.problem import Problem
+
         p = Problem(self.instance.name)
         self.state(p)
         return p
@@ -143,6 +143,9 @@ class StatedModel(Generic[SolutionT]):
                 raise ModelError(
                     f"rows {each.name!r}: changes of kind 'rows' are of models of one's own; write a 'constraint'"
                 )
+        from flowlex.formulations.language.labels import StatementError
+        from flowlex.models.problem_changes import apply_changes
+
         try:
             return apply_changes(problem, changes, self.needed)
         except StatementError as error:
@@ -161,12 +164,16 @@ class StatedModel(Generic[SolutionT]):
     @property
     def variables(self) -> Mapping[str, LabelledVariables]:
         """The variables by name; ``model.variables["x"].sel(...)`` selects by label."""
+        from flowlex.models.labelled_variables import LabelledVariables, Named
+
         each = {name: LabelledVariables(name, block.index, {}) for name, block in self.problem.blocks.items()}
         return Named("variables named", each)
 
     @property
     def constraints(self) -> Mapping[str, LabelledRows]:
         """The rows by name."""
+        from flowlex.models.labelled_variables import LabelledRows, Named
+
         own = {each.name for each in self.all_changes if isinstance(each, Constraint)}
         each = {name: LabelledRows(block, name in own) for name, block in self.problem.rows.items()}
         return Named("rows named", each)
@@ -223,6 +230,8 @@ class StatedModel(Generic[SolutionT]):
         >>> changed.solve().status.value
         'optimal'
         """
+        from flowlex.models.labelled_variables import Rule
+
         if not isinstance(rule, Rule):
             raise ModelError(f"with_constraint({name!r}): expected a rule such as x.sum() <= 3, got {rule!r:.80}")
         self._owned(rule.expression)
@@ -277,6 +286,8 @@ class StatedModel(Generic[SolutionT]):
         ModelError
             There is no such stage.
         """
+        from flowlex.models.labelled_variables import LabelledVariables
+
         self._owned(cost)
         total = cost.sum() if isinstance(cost, LabelledVariables) else cost
         return self._with(Cost(stage=stage or self.objective_stage, terms=total.terms))
@@ -308,6 +319,8 @@ class StatedModel(Generic[SolutionT]):
 
     def _owned(self, expression: Sum | LabelledVariables) -> None:
         """Raise `ModelError` where an expression was made from the variables of another model."""
+        from flowlex.models.labelled_variables import Sum
+
         indices = expression.indices if isinstance(expression, Sum) else {expression.name: expression.labels}
         mine = self.variables
         for name, index in indices.items():
@@ -369,6 +382,8 @@ class StatedModel(Generic[SolutionT]):
         if stage is None and before is None and not self.as_stated:
             formulation = self.formulation
             return formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation
+        from flowlex.models.problem import flat_program
+
         return flat_program(self.stage_problem(stage, before), 0)
 
     def stage_problem(self, stage: str | None = None, before: Mapping[str, Any] | None = None) -> Problem:
@@ -381,6 +396,8 @@ class StatedModel(Generic[SolutionT]):
         before
             Values of objectives before it, such as ``solution.stages``; others are left free.
         """
+        from flowlex.formulations.language.labels import StatementError
+
         try:
             return self.problem.alone(stage, before)
         except StatementError as error:
@@ -408,6 +425,8 @@ class StatedModel(Generic[SolutionT]):
         CertificateError
             The values break a row; names it.
         """
+        from flowlex.formulations.language.labels import StatementError
+
         try:
             x = self.problem.read_values(values)
             self._check_integers(x)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from flowlex.models.flow.goal_interface import TaskView
 from flowlex.models.flow.statement import FlowData, Size, state, with_sizes
 from flowlex.models.flow.task_rules import Team
 from flowlex.models.model_base import ModelError
-from flowlex.models.problem import Problem
+
+if TYPE_CHECKING:
+    from flowlex.models.problem import Problem
 
 #: Largest sum of costs that is exact in the floating point of a solver.
 _EXACT = 2**52
@@ -38,6 +40,8 @@ class CountedProgram(FlowData):
 
         Raises `ModelError` if the sum of costs is not exact in floating point.
         """
+        from flowlex.models.problem import Problem
+
         p = Problem(self.instance.name)
         state(p, self)
         largest = max(float(np.abs(objective.values).max(initial=0)) for objective in p.objectives)

@@ -16,28 +16,28 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.language.statement import Objective
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
-from flowlex.models.exact_proofs import exact_proof
 from flowlex.models.flow.counted_program import CountedProgram, Greedy
 from flowlex.models.flow.flow_data import Resources
 from flowlex.models.flow.network_method import FlowRun, NetworkMethod, chosen_stage, score_of, waiting_by_job
 from flowlex.models.flow.statement import Size
 from flowlex.models.flow.task_rules import TaskRules
-from flowlex.models.problem import Problem, flat_program
 from flowlex.models.stated_model import in_plain_labels
-from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import to_document
+
+if TYPE_CHECKING:
+    from flowlex.formulations.language.statement import Objective
+    from flowlex.models.problem import Problem
 
 #: Without limits in the options: largest number of columns of an integer program, and of nodes per stage.
 _COLUMNS, _NODES = 8_000, 500
@@ -105,6 +105,8 @@ class ProgramMethod:
 
     def formulation(self, stage: str | None) -> LinearProgram:
         """Return the program of a stage, with the stages before it fixed at their values."""
+        from flowlex.models.problem import flat_program
+
         names = [objective.name for objective in self.problem.objectives]
         wanted = chosen_stage(stage, names)
         before = names[: names.index(wanted)]
@@ -213,6 +215,8 @@ class _Search:
 
     def _overfull(self, program: CountedProgram, start: Floats) -> list[Size]:
         """Every capacity, and sizes that the relaxation of a stage overfills, the stages before as in the ``start``."""
+        from flowlex.models.problem import flat_program
+
         sizes = dict.fromkeys(program.capacities)
         values = dict[str, Any]()
         for objective in program.problem.objectives:
@@ -268,6 +272,9 @@ class _Search:
             {"machine": names[c.first_machine[m]], "resource": resources.names[r], "size": str(d * resources.units[r])}
             for m, r, d in sizes
         ]
+        from flowlex.models.exact_proofs import exact_proof
+        from flowlex.validation.proofs.own_statement import exact_program
+
         exact = exact_program(problem)
         return {
             "classes": _groups(c.class_of, [view.task.name for view in program.views]),

@@ -34,6 +34,7 @@ from flowlex.formulations.solver_outcome import Outcome, SolveOptions, Status
 from flowlex.instances.model_changes import Bounds, Changes, Constraint, Cost, Fix, Relaxed, Term
 from flowlex.models.gpu.round_eligibility import Round
 from flowlex.models.gpu.statement import (
+    LARGEST,
     NEEDED,
     by_label,
     fair_shares,
@@ -54,9 +55,6 @@ from flowlex.models.solution import Dual, ModelError
 from flowlex.models.stated_model import duals_of_stage
 from flowlex.validation.proofs.proof import FORMAT, Leaf, number
 
-#: Numbers of pairs up to which a changed round is always solved by pairs, and beyond which it never is.
-SMALL, LARGEST = 20_000, 2_000_000
-METHOD = "classes of tasks and GPUs that no change tells apart"
 #: Rows between tasks and places, and columns that only this statement has.
 _BETWEEN = ("task", "via cluster", "via rack", "fixed pairs")
 _ENTER = ("x in rack", "x remote", "x to rack")

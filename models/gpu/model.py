@@ -36,36 +36,28 @@ from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models.gpu.assignment_network import AssignmentNetwork
-from flowlex.models.gpu.large_round import (
-    LARGEST,
-    METHOD,
-    SMALL,
-    LargeRound,
-    LargeRun,
-    solve_large,
-    unsupported,
-)
 from flowlex.models.gpu.placement_metrics import Placement
 from flowlex.models.gpu.preemption_search import GpuRun, Leaf
 from flowlex.models.gpu.round_eligibility import Policy, Round, plan_published
 from flowlex.models.gpu.round_proof import proof_of
 from flowlex.models.gpu.round_solver import Rounds
 from flowlex.models.gpu.solution import GpuSolution
-from flowlex.models.gpu.statement import NEEDED, ROWS, pair_count, state, state_published
+from flowlex.models.gpu.statement import LARGEST, NEEDED, ROWS, SMALL, pair_count, state, state_published
 from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
 from flowlex.models.gpu.value_of_one_more_gpu import Value, value_of
 from flowlex.models.html_report import html_table
 from flowlex.models.model_base import Dual, Model, ModelError, Solution
-from flowlex.models.problem import flat_program
 from flowlex.models.solution import Stated, plain
 
 if TYPE_CHECKING:
+    from flowlex.models.gpu.large_round import LargeRound
     from flowlex.models.labelled_variables import LabelledVariables
     from flowlex.models.problem import Problem
 
 __all__ = ["GpuAssignment", "Penalties", "Policy"]
 
 
+METHOD = "classes of tasks and GPUs that no change tells apart"
 #: Vertices of the networks, each with a flow conservation constraint.
 _VERTICES = {"S", "job", "task", "gpu", "cluster", "rack", "node", "own_gpu", "unscheduled", "pool", "E"}
 
@@ -242,6 +234,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     @cached_property
     def classes(self) -> LargeRound:
         """The changed round over classes of tasks and GPUs; see `unrefined`."""
+        from flowlex.models.gpu.large_round import LargeRound
+
         return LargeRound(self.round, self.costs, self.all_changes)
 
     @property
@@ -255,6 +249,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             return "no waiting task may start"
         if not self.costs.nearer_is_cheaper:
             return "data that are nearer cost more"
+        from flowlex.models.gpu.large_round import unsupported
+
         return unsupported(self.all_changes)
 
     @property
@@ -299,6 +295,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None, certify: bool) -> Any:
         if self.unrefined:
             return super()._run_statement(engine, options, start, certify)
+        from flowlex.models.gpu.large_round import solve_large
+
         self._check_engine(engine, options)
         return solve_large(self.classes, options, restarted=start is not None)
 
@@ -307,6 +305,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             super()._prepare_statement()
 
     def _read(self, found: Any) -> GpuSolution:
+        from flowlex.models.gpu.large_round import LargeRun
+
         if not isinstance(found, LargeRun):
             return super()._read(found)
         outcome = found.outcome
@@ -352,6 +352,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     def _formulate(self) -> FlowNetwork | LinearProgram:
         """The program of the stage; if running tasks may stop, that of the best leaf of the search."""
         if self.network == "published":
+            from flowlex.models.problem import flat_program
+
             return flat_program(self.stage_problem(), 0)
         if self.stages == ("transfer",):
             return self.assignment.network

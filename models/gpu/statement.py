@@ -39,6 +39,8 @@ NEEDED = {
 }
 #: Names of all rows, in some variant.
 ROWS = frozenset({*NEEDED, "keep", "order", "share", "odd", "job", "unscheduled"})
+#: Numbers of pairs up to which a changed round is always solved by pairs, and beyond which it never is.
+SMALL, LARGEST = 20_000, 2_000_000
 #: Numbers up to here are exact in a program.
 _EXACT = 2**53
 

@@ -40,11 +40,10 @@ from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.models.jit.statement import NEEDED, ROWS, rate_cells, state, window_ends
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, ShareOf, Windows, make_grid
 from flowlex.models.model_base import Model, ModelError, Run
-from flowlex.models.problem import Problem, flat_program
-from flowlex.models.problem_solution import ProblemSolution
 
 if TYPE_CHECKING:
     from flowlex.models.problem import Problem
+    from flowlex.models.problem_solution import ProblemSolution
 
 ProgramName: TypeAlias = Literal["P1", "P2", "P3", "P4"]
 
@@ -173,6 +172,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
 
     def _stated(self, program: ProgramName, *, elastic: bool = False, whole: bool = True) -> Problem:
         """The statement of a program, to be solved or exported."""
+        from flowlex.models.problem import Problem
+
         p = Problem(self.instance.name)
         state(p, self.grid, self.load, program=program, elastic=elastic, whole=whole and self.integrality != "lp")
         return p
@@ -210,6 +211,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
 
     def _formulate(self) -> LinearProgram:
         """Return the program of a stage."""
+        from flowlex.models.problem import flat_program
+
         elastic = self.chosen_windows == "elastic"
         if self.program != "P2":
             return flat_program(self._stated(self.program), 0)
@@ -278,6 +281,8 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
 
     def _weighted(self, engine: EngineName, options: SolveOptions) -> Plan:
         """Solve P3 or P4: the linear program, and the integer program if its units are fractional."""
+        from flowlex.models.problem import flat_program
+
         program, cells = flat_program(self._stated(self.program, whole=False), 0), rate_cells(self.grid, elastic=False)
         solves = {"lp": 0, "mip": 0}
         routes = {"auto": ("lp", "mip"), "lp": ("lp",), "mip": ("mip",)}[self.integrality]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -36,17 +36,18 @@ from flowlex.models.pods.methods.fair_admission import FairAdmitting, least_shar
 from flowlex.models.pods.methods.placement_policies import with_waiting
 from flowlex.models.pods.methods.price_relaxation import Relaxation
 from flowlex.models.pods.methods.proof import PlacementRun, proof_document, so_far
-from flowlex.models.pods.methods.variance_tangents import with_squares, with_tangents
 from flowlex.models.pods.problem.admission_levels import Key, Levels, Ranking, ValueMeasure
 from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance
 from flowlex.models.pods.problem.cluster import Cluster, check_running
 from flowlex.models.pods.problem.integer_program import Groups, PlacementProgram, pods_of_values
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.models.pods.statement import NEEDED, ROWS, state
-from flowlex.models.problem import Problem
-from flowlex.models.problem_solution import ProblemSolution
 from flowlex.models.solution import Solution
 from flowlex.validation.certificates import verify
+
+if TYPE_CHECKING:
+    from flowlex.models.problem import Problem
+    from flowlex.models.problem_solution import ProblemSolution
 
 Moves: TypeAlias = Literal["free", "least"]
 Stage: TypeAlias = Literal["admission", "balance"]
@@ -309,6 +310,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     ) -> ProblemSolution:
         if self.balance != "deviation":
             return super()._run_statement(engine, options, start, certify)
+        from flowlex.models.pods.methods.variance_tangents import with_tangents
+        from flowlex.models.problem import Problem
+
         self._check_engine(engine, options)
 
         def stated(points: Collection[tuple[int, Fraction]]) -> Problem:
@@ -325,6 +329,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return [each.name for each in self.all_changes if isinstance(each, Constraint)]
 
     def _read(self, found: ProblemSolution) -> PlacementSolution:
+        from flowlex.models.pods.methods.variance_tangents import with_squares
+
         squared = self.balance == "deviation" and found.numbers is not None
         return super()._read(with_squares(found, self._own_rows) if squared else found)
 
