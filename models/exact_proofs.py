@@ -474,12 +474,16 @@ def _multipliers(
 
 
 def _measure(unit: Fraction, smallest: int = 0) -> Fraction:
-    """The unit in which multipliers are measured: that of the data, unless these are binary fractions or all large."""
+    """The unit in which multipliers are measured: that of the data; 1 if it is fine and the numbers are large.
+
+    Rows of large values are measured by a power of two near their smallest.
+    """
     least = smallest * unit
     if least > _LARGE:
         return Fraction(2) ** int(math.log2(least))
-    decimal = max(unit.numerator, unit.denominator) <= _DECIMAL or unit.denominator % 5 == 0
-    return unit if decimal else Fraction(1)
+    if max(unit.numerator, unit.denominator) <= _DECIMAL:
+        return unit
+    return unit if unit.denominator % 5 == 0 and 0 < smallest <= _LARGE else Fraction(1)
 
 
 def _derived(program: ExactProgram, starts: Sequence[int], cut: found.Cut, grains: Sequence[int]) -> Derived:

@@ -373,7 +373,8 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
     def _hand_on(self, run: RunT, report: Callable[[SolutionT], None], started: float, budget: Budget) -> None:
         """Report an intermediate answer, unless its certificate fails."""
         found = time.perf_counter()
-        solution = self._interpret(run)
+        found_so_far: Any = run
+        solution = self._read(found_so_far) if self.as_stated else self._interpret(run)
         certificate = self._certify(run, solution, budget) if solution.status is Status.FEASIBLE else None
         if certificate is not None and certificate.ok:
             report(solution.finished(certificate, Seconds(solve=found - started, check=time.perf_counter() - found)))

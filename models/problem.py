@@ -572,12 +572,17 @@ class Problem(Statement):
                     )
 
     def _better(self, one: ProblemSolution, other: ProblemSolution) -> bool:
-        """Whether an answer is better than another in the first objective in which they differ."""
+        """Whether an answer is better in the first objective in which they differ, or else more is proven of it."""
         if not (one.status.has_answer and other.status.has_answer):
             return one.status.has_answer
         signs = {o.name: -1 if o.maximize else 1 for o in self.objectives}
-        a, b = ([signs[s.name] * s.value for s in each.stages.values()] for each in (one, other))
-        return a < b
+
+        def key(each: ProblemSolution) -> tuple[list[float], list[float]]:
+            stages = each.stages.values()
+            bounds = [-np.inf if s.bound is None else signs[s.name] * float(s.bound) for s in stages]
+            return [signs[s.name] * s.value for s in stages], [-bound for bound in bounds]
+
+        return key(one) < key(other)
 
     def _found(self, values: Floats) -> ProblemSolution | None:
         """An answer found on the way, if it satisfies all rows."""

@@ -493,8 +493,15 @@ class StatedModel(Generic[SolutionT]):
         self, engine: EngineName, options: SolveOptions, start: Solution | None, certify: bool
     ) -> ProblemSolution:
         """Solve the statement, from an earlier solution if given."""
+        from flowlex.models.incumbents import offer
+
         self._check_engine(engine, options)
-        return self.problem.solve_with(options, certify=certify, first=self._start_values(start))
+        return self.problem.solve_with(
+            replace(options, offer=None),
+            certify=certify,
+            first=self._start_values(start),
+            report=None if options.offer is None else lambda found: offer(options, lambda: found, often=True),
+        )
 
     def _start_values(self, start: Solution | None) -> Floats | None:
         """Values of an earlier answer for the variables that still exist; None if it holds no values."""
