@@ -70,6 +70,8 @@ _log.addHandler(logging.NullHandler())  # silent until someone asks
 _CUT_ROUNDS = 15
 #: A message names at most this many rows of a conflict.
 _NAMED = 12
+#: A row in a message shows at most so many terms.
+_TERMS = 8
 #: Ends the names of rows that keep an objective at its value.
 KEPT = "_kept"
 
@@ -490,8 +492,17 @@ class Problem(Statement):
     ) -> ProblemSolution:
         """Solve with options that were read already.
 
-        ``first``: values of all columns to begin with. ``strong``: whether a tree may be cut short where its proof
-        would grow large, and branches on what promises the smallest tree.
+        Parameters
+        ----------
+        chosen
+            The options.
+        engine, certify, report
+            As in `solve`.
+        first
+            (columns,) values to begin with.
+        strong
+            Whether the tree branches on what promises the smallest tree, and is cut short where its proof would grow
+            large.
         """
         from flowlex.formulations.lexicographic.objective_stages import solve_stages
 
@@ -618,7 +629,14 @@ class Problem(Statement):
     def keeping(self, k: int, reached: Floats | Fraction, given_away: float = 0) -> Self:
         """The problem in which objective k is as good as a value and what that gave away, less its tolerance.
 
-        ``reached``: the value of the objective, or values of all columns.
+        Parameters
+        ----------
+        k
+            Which objective.
+        reached
+            Its value, or (columns,) values of all variables.
+        given_away
+            How much worse these values are than the optimum.
         """
         objective = self.objectives[k]
         e = _objective_expression(self, objective)
@@ -762,7 +780,11 @@ class Problem(Statement):
                 f"No values satisfy all rows ({names}); p.softened(name) shows by how much one must give."
             )
         places = {text: (block, k) for block in self.rows.values() for k, text in enumerate(block.names())}
-        texts = [self.written_row(*places[name]) for name in reversed(reason.constraints[:_NAMED]) if name in places]
+        texts = [
+            self.written_row(*places[name], most=_TERMS)
+            for name in reversed(reason.constraints[:_NAMED])
+            if name in places
+        ]
         more = len(reason.constraints) - _NAMED
         listed = "; ".join(texts) + (f"; and {more} more" if more > 0 else "")
         columns = {text: b.start + k for b in self.blocks.values() for k, text in enumerate(b.names())}
@@ -864,7 +886,15 @@ class Problem(Statement):
         return self.judged(self.read_values(values), "given", "Values from outside; no optimum is claimed.")
 
     def judged(self, x: Floats, engine: str, message: str) -> ProblemSolution:
-        """Values as an answer of which nothing is claimed but that it satisfies the problem."""
+        """Values as an answer of which nothing is claimed but that it satisfies the problem.
+
+        Parameters
+        ----------
+        x
+            (columns,) the values.
+        engine, message
+            What the answer says of where it comes from.
+        """
         program = exact_program(self)
         exact = snapped(program, x)
         verdict = judge(program, exact, Proof(), "feasible")

@@ -759,11 +759,16 @@ class Statement:
             )
         return self.written_row(block, int(members[0]))
 
-    def written_row(self, block: RowBlock, member: int) -> str:
-        """One row with its numbers, as text."""
+    def written_row(self, block: RowBlock, member: int, most: int | None = None) -> str:
+        """One row with its numbers, as text; of more terms than ``most`` the first, and how many there are."""
         mine = np.flatnonzero(block.rows == member)
+        count = len(mine)
+        if most is not None and count > most:
+            mine = mine[: most // 2]
         values = to_floats(block.values[mine], block.unit)
         text = linear_text(self.names_of(block.columns[mine]), values.tolist())
+        if len(mine) < count:
+            text += f" + ... ({count} terms)"
         side = _in_full(float(to_floats(block.rhs[member : member + 1], block.unit)[0]))
         return f"{block.names(np.array([member]))[0]}: {text or '0'} {block.relation} {side}"
 
