@@ -48,7 +48,7 @@ from flowlex.formulations.solver_outcome import (
     SolveOptions,
     Status,
 )
-from flowlex.models.exact_proofs import proven, snapped
+from flowlex.models.exact_proofs import exact_proof, proven, snapped
 from flowlex.models.incumbents import Offers
 from flowlex.models.problem_solution import ProblemSolution, StageAnswer, StageAnswers, duals_of, plain_number
 from flowlex.models.solution import Seconds
@@ -489,6 +489,7 @@ class Problem(Statement):
         first: Floats | None = None,
         report: Any = None,
         strong: bool = True,
+        leaves: bool = False,
     ) -> ProblemSolution:
         """Solve with options that were read already.
 
@@ -503,6 +504,9 @@ class Problem(Statement):
         strong
             Whether the tree branches on what promises the smallest tree, and is cut short where its proof would grow
             large.
+        leaves
+            Without ``certify``: hand over the leaves of the tree as a proof that nobody has judged; `StageAnswer.exact`
+            then has the bound of objectives that the solver's tree settles.
         """
         from flowlex.formulations.lexicographic.objective_stages import solve_stages
 
@@ -551,7 +555,7 @@ class Problem(Statement):
             )
             line.end()
             times = (begun, compiled, time.perf_counter())
-            return found, self._solution(found, engine, chosen, certify, times, clock)
+            return found, self._solution(found, engine, chosen, certify, times, clock, leaves)
 
         found, solution = attempt(rounds, first)
         if watch.interrupted:
@@ -657,6 +661,7 @@ class Problem(Statement):
         certify: bool,
         times: tuple[float, float, float],
         clock: float,
+        leaves: bool,
     ) -> ProblemSolution:
         begun, compiled, solved = times
         answered = found.values is not None and found.status.has_answer
@@ -675,7 +680,13 @@ class Problem(Statement):
                 trouble = f"The proof was not built ({error or type(error).__name__}); the answer is the solver's."
             if verdict is not None and verdict.late:
                 trouble = "The time limit passed before the whole proof was checked."
+        elif leaves:
+            proof = exact_proof(program, found, budget)
         stages = self._stages(found, exact, program, verdict)
+        if leaves:
+            for stage, result in zip(tuple(stages.values()), found.stages, strict=False):
+                value = stage.exact[0]
+                stages[stage.name] = replace(stage, exact=(value, value if result.proven else None))
         status, message = _verdict_words(self, found, verdict, stages)
         infeasibility = None
         if found.status is Status.INFEASIBLE:

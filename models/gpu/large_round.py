@@ -375,12 +375,12 @@ def solve_large(of: LargeRound, options: SolveOptions, *, restarted: bool = Fals
     whole, runs = of.whole, list[ProblemSolution]()
     before: dict[str, Fraction] = {}
     if not of.plan.priced:
-        first = of.fair.solve_with(once)
+        first = of.fair.solve_with(once, certify=False, leaves=True)
         if not first.status.has_answer:
             return _without_answer(of, first, _classes(of.gpu_kind)[1])
         runs, before = [first], {name: stage.exact[0] for name, stage in first.stages.items()}
     left = options.time_limit_s and max(options.time_limit_s - (processor_seconds() - began), 0.1)
-    second = _after(whole, before).solve_with(replace(once, time_limit_s=left))
+    second = _after(whole, before).solve_with(replace(once, time_limit_s=left), certify=False, leaves=True)
     if not second.status.has_answer:
         return _without_answer(of, second, of.places[1])
     assert second.numbers is not None
@@ -395,8 +395,8 @@ def solve_large(of: LargeRound, options: SolveOptions, *, restarted: bool = Fals
             exact = (second.exact.numbers[block.start + used].tolist()) if second.exact is not None else []
             unit = second.exact.unit if second.exact is not None else Fraction(1)
             placed[name] = dict(zip(block.index.plain_texts(used), (number(int(v) * unit) for v in exact), strict=True))
-    proven = all(run.certificate is not None and run.certificate.claim == "optimal" for run in runs)
-    known = len(runs) == 1 or all(stage.proven for stage in runs[0].stages.values())
+    proven = all(stage.exact[1] is not None for run in runs for stage in run.stages.values())
+    known = len(runs) == 1 or all(stage.exact[1] is not None for stage in runs[0].stages.values())
     bounds: dict[str, Fraction | None] = {}
     for run in runs:
         bounds |= {name: stage.exact[1] if run is runs[0] or known else None for name, stage in run.stages.items()}
@@ -412,7 +412,8 @@ def solve_large(of: LargeRound, options: SolveOptions, *, restarted: bool = Fals
     }
     if prices := duals_of_stage(second, "transfer").get("gpu_out"):
         duals["gpu_out"] = Dual(np.asarray(prices.values)[of.places[1]], gpus)
-    message = runs[0].message or second.message
+    open_ = [name for run in runs for name, stage in run.stages.items() if stage.exact[1] is None]
+    message = f"not proven best: {', '.join(open_)}" if open_ else ""
     if restarted:
         message = f"{message} The start was not used: this method begins with fair shares.".lstrip()
     own = {each.name for each in of.changes if isinstance(each, Constraint)}
@@ -479,7 +480,8 @@ def _without_answer(of: LargeRound, run: ProblemSolution, place: Integers) -> La
     proof: dict[str, Any] = {}
     if len(run.found.empty) == 1 and not run.found.empty[0].derived:
         proof = {"format": FORMAT, "empty": [_leaf(of, run.problem, run.found.empty[0], place)]}
-    outcome = Outcome(run.status, "highs", message=run.message, infeasibility=run.infeasibility)
+    message = "The limit came before any answer." if run.infeasibility is None else run.infeasibility.message
+    outcome = Outcome(run.status, "highs", message=message, infeasibility=run.infeasibility)
     return LargeRun(outcome, {}, {}, proof, {})
 
 
