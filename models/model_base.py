@@ -74,10 +74,10 @@ RunT = TypeVar("RunT", bound=Run, default=Run)
 class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
     """A scheduling problem stated as mathematics. Immutable; options are typed fields of the subclass.
 
-    A subclass declares its mathematics once, as class variables, and implements
+    A subclass states its problem once, in ``state(p)``: mathematics, changes and exports follow. It implements
 
     - ``_check``: refuse an instance that breaks an assumption, and options that contradict each other;
-    - ``_formulate``: instance to formulation;
+    - ``_formulate``: instance to what its method solves;
     - ``_run``: engine and options to a `Run` (by default the formulation is solved, once);
     - ``_interpret``: run to solution;
     - ``_certify``: run and solution to a certificate (by default the verifier of the kind judges the document).
