@@ -119,7 +119,7 @@ def to_html(problem: Statement) -> str:
         for name, level in problem.levels.items()
     )
     data = "".join(
-        f"<tr><td>{escape(name)}</td><td></td><td>{escape(', '.join(levels))}</td>"
+        f"<tr><td>{escape(_shown(name))}</td><td></td><td>{escape(', '.join(levels))}</td>"
         f"<td style='text-align:left'>{escape(words)}"
         f"{' (' + escape(unit) + ')' if unit else ''}</td></tr>"
         for name, (words, unit, levels) in problem.symbols.items()
@@ -128,3 +128,8 @@ def to_html(problem: Statement) -> str:
     title = f"{problem.name}: {problem.column_count} variables, {problem.row_count} rows"
     table = f"<table><caption>{escape(title)}</caption>{head}{sets}{data}{kinds}</table>"
     return f"{table}<div>$$ {to_latex(problem)} $$</div>"
+
+
+def _shown(symbol: str) -> str:
+    """A symbol in a table: as a formula if it is TeX."""
+    return f"${symbol}$" if "\\" in symbol else symbol
