@@ -60,8 +60,7 @@ def selected(index: Index, where: Mapping[str, Any], owner: str) -> Booleans:
         if isinstance(wanted, Interval):
             if not all(isinstance(each, (int, float)) for each in level.labels):
                 raise StatementError(f"{owner}: an interval selects numbers; the labels of {name!r} are text")
-            low, high = wanted.at_least, wanted.at_most
-            inside[:] = [(low is None or x >= low) and (high is None or x <= high) for x in level.labels]
+            inside[:] = [_within(label, wanted) for label in level.labels]
         else:
             inside[level.codes(list(wanted) if isinstance(wanted, tuple) else [wanted], owner)] = True
         chosen &= inside[index.codes[name]]
@@ -153,8 +152,7 @@ def _part(
     problem: Problem, term: Term, by: tuple[str, ...], rows: dict[tuple[Any, ...], int], what: str
 ) -> tuple[Positions, Positions, Fraction]:
     """Rows and columns of a term, which may add rows, and its coefficient."""
-    block, index = problem.blocks.get(term.variable), problem[term.variable].index
-    assert block is not None
+    index = problem[term.variable].index
     for name in term.by:
         if name not in index.levels:
             raise StatementError(f"{what}: {term.variable} has " + nearest("level", name, index.names))
@@ -180,7 +178,7 @@ def _part(
     times = counts[group] if len(group) else counts[:0]
     member = np.repeat(np.arange(len(members)), times)
     offset = np.arange(len(member)) - np.repeat(np.cumsum(times) - times, times)
-    return flat[begin[group[member]] + offset], members[member] + block.start, term.coefficient
+    return flat[begin[group[member]] + offset], members[member] + problem.blocks[term.variable].start, term.coefficient
 
 
 def _sides(rule: Constraint, rows: list[tuple[Any, ...]]) -> list[Fraction]:

@@ -499,6 +499,7 @@ class StatedModel(Generic[SolutionT]):
         return self.problem.solve_with(
             replace(options, offer=None),
             certify=certify,
+            leaves=not certify,  # `flowlex verify` can still judge the file
             first=self._start_values(start),
             report=None if options.offer is None else lambda found: offer(options, lambda: found, often=True),
         )
@@ -604,7 +605,8 @@ class StatedModel(Generic[SolutionT]):
                 values[name] = dict(zip(block.index.plain_texts(used), each, strict=True))
         proof: dict[str, Any] = {}
         if found.program is not None:
-            proof = to_document(found.found, in_plain_labels(found.program, found.problem))
+            written = to_document(found.found, in_plain_labels(found.program, found.problem))
+            proof = written if len(written) > 1 else {}  # the format alone is no proof
         slack = {}
         if answered:
             slack = {
@@ -612,8 +614,8 @@ class StatedModel(Generic[SolutionT]):
                 for name, series in found.slack.items()
             }
         plain_values = {name: {k: plain(v) for k, v in each.items()} for name, each in values.items()}
-        written = {name: {k: number(v) for k, v in each.items()} for name, each in values.items()}
-        return Stated(self.method, plain_values if answered else None, proof, slack, written)
+        as_text = {name: {k: number(v) for k, v in each.items()} for name, each in values.items()}
+        return Stated(self.method, plain_values if answered else None, proof, slack, as_text)
 
     def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
         """The objective as the unchanged model measures it: the main stage's value, unless a family overrides this."""

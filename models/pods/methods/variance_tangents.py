@@ -43,7 +43,7 @@ def with_tangents(
     for _ in range(_ROUNDS):
         left = None if options.time_limit_s is None else max(0.1, until - processor_seconds())
         found = state(points).solve_with(
-            replace(options, time_limit_s=left), certify=certify, first=start, strong=False
+            replace(options, time_limit_s=left), certify=certify, leaves=not certify, first=start, strong=False
         )
         if found.numbers is None:
             return found

@@ -219,3 +219,13 @@ def test_own_rules_are_named_first_where_nothing_satisfies_all() -> None:
     found = model.with_constraint("bytes", model.variables["x"].sum() <= 5).solve("highs")
     assert found.status == "infeasible" and found.infeasibility is not None
     assert found.infeasibility.constraints[0] == "bytes" and "together: bytes" in found.message
+
+
+@pytest.mark.parametrize("generator", [*GENERATORS, "pods-scale"])
+def test_a_changed_answer_that_was_not_certified_is_proven_from_its_file(generator: str) -> None:
+    sizes = {"nodes": 3, "pods": 6} if generator == "pods-scale" else {"jobs": 5} if generator == "gavel-like" else {}
+    model = model_for(generate(generator, seed=3, **sizes))
+    changed = model.with_constraint("own", model.variables[next(iter(model.variables))].sum() <= 10**6)
+    found = changed.solve("highs", certify=False)
+    assert found.certificate is None and found.message.count("not certified") == 1
+    assert verify(json.loads(json.dumps(found.to_dict())), found.source).verdict == "proven"
