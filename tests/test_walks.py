@@ -1,13 +1,10 @@
-"""Three typical users, each with a problem: in this environment, and (slow) from a wheel in a fresh one."""
+"""A researcher in Jupyter: in this environment, and (slow) from a wheel in a fresh one."""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from tests.test_packaging import checkout, fresh_environment, install, make_whee
 
 pytestmark = pytest.mark.rare
 
-#: A researcher in Jupyter: a graph of transfers is solved, changed, drawn and checked; names can be completed.
+#: A graph of transfers is solved, changed, drawn and checked; names can be completed.
 RESEARCHER = """
 import pandas as pd
 import flowlex
@@ -63,29 +60,6 @@ for typed, expected in (
     assert any(expected in name for name in found), (typed, found)
 print("done")
 """
-#: An engineer with a formulation in PuLP: is it correct, which integers does it need, how is it tested?
-ENGINEER = """
-import pulp
-import flowlex
-from flowlex.testing import assert_optimum
-
-problem = pulp.LpProblem("shifts", pulp.LpMinimize)
-days = ["mon", "tue", "wed"]
-on = {day: problem.add_variable(day, 0, 5, cat="Integer") for day in days}
-problem += pulp.lpSum(on.values())
-for first, second in zip(days, days[1:]):
-    problem += on[first] + on[second] >= 3
-verdict = flowlex.check(problem)
-assert verdict.is_tu
-assert flowlex.implied_integers(problem).dropped_names == ("mon", "tue", "wed")
-problem += on["mon"] + on["wed"] >= 3
-verdict = flowlex.check(problem)
-assert not verdict.is_tu and set(verdict.witness.row_names) == {"_C1", "_C2", "_C3"}
-assert_optimum(problem, 5)
-problem.writeLP("shifts.lp")
-assert not flowlex.check("shifts.lp").is_tu
-print("done")
-"""
 #: Words of Python's standard error that a user must not see.
 NOISE = ("SyntaxWarning", "DeprecationWarning", "FutureWarning", "UserWarning", "Traceback")
 
@@ -121,42 +95,3 @@ def test_a_researcher_in_jupyter(python, tmp_path):
     assert "proven" in run(python, tmp_path, "-m", "flowlex", "verify", "plan.solution.json", "plan.json")
     (tmp_path / "jupyter.py").write_text(COMPLETED)
     assert run(python, tmp_path, "jupyter.py").splitlines()[-1] == "done"
-
-
-def test_an_engineer_who_tests_a_formulation(python, tmp_path):
-    (tmp_path / "engineer.py").write_text(ENGINEER)
-    assert run(python, tmp_path, "engineer.py") == "done\n"
-    said = run(python, tmp_path, "-m", "flowlex", "tu", "shifts.lp", code=1)
-    assert "not totally unimodular" in said and "_C1" in said
-
-
-def test_a_platform_with_a_folder_a_broken_file_a_killed_run_and_cron(python, tmp_path):
-    kinds = ("gpu-assignment", "jit-bandwidth", "load-partition", "min-cost-flow")
-    (tmp_path / "in").mkdir()
-    for kind in kinds:
-        run(python, tmp_path, "-m", "flowlex", "example", kind, "-o", f"in/{kind}.json")
-    (tmp_path / "in" / "broken.json").write_text('{"kind": "min-cost-flow", "supply": [1')
-    solve = [python, "-m", "flowlex", "solve", "in", "-o", "out", "--time-limit", "60"]
-    results = tmp_path / "out" / "results.jsonl"
-    killed = subprocess.Popen(solve, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 200
-    while not (results.exists() and results.read_bytes().count(b"\n")) and killed.poll() is None:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    # Cron runs commands with almost no environment and mails their output.
-    cron = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"} | {k: v for k, v in os.environ.items() if k == "PYTHONPATH"}
-    line = f"cd {tmp_path} && {' '.join(map(str, solve))} --resume --json >> night.log 2>> errors.log"
-    done = subprocess.run(["/bin/sh", "-c", line], env=cron, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")  # one file is broken
-    records = [json.loads(record) for record in results.read_text().splitlines()]
-    assert {Path(r["instance"]).stem: r["status"] for r in records if r["status"] != "error"} == dict.fromkeys(
-        kinds, "optimal"
-    )
-    (broken,) = (r for r in records if r["status"] == "error")
-    assert broken["instance"] == "in/broken.json" and "not JSON" in broken["message"]
-    errors = (tmp_path / "errors.log").read_text()
-    assert errors.count("in/broken.json") == 1 and not any(word in errors for word in NOISE)
-    assert all(r["certificate"]["ok"] and r["certificate"]["failed"] == [] for r in records if r is not broken)
-    assert "4 proven" in run(python, tmp_path, "-m", "flowlex", "verify", "out", "in")

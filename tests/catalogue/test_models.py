@@ -12,7 +12,6 @@ import pytest
 
 from flowlex import model_for
 from flowlex.formulations import ENGINES
-from flowlex.instances.extensions import kinds
 from flowlex.instances.files import instance_from_document
 
 
@@ -125,12 +124,3 @@ def test_the_answer_is_known(name: str, engine: Any, options: dict[str, Any]) ->
     assert solution.objective == pytest.approx(objective)
     assert solution.bound == pytest.approx(objective)
     assert solution.certificate is not None and solution.certificate.ok
-
-
-def test_every_kind_of_program_is_there() -> None:
-    assert {document["kind"] for document, *_ in CATALOGUE.values()} >= set(kinds()) - {
-        "cluster-workload",
-        "pod-placement",
-        "problem",
-        "scenario",
-    }

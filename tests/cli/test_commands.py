@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from flowlex.cli import command_group
 from flowlex.cli.export import Format
 from flowlex.cli.options import Engine
-from flowlex.formulations import ENGINES, LinearProgram
-from flowlex.formulations.program_files import read_program, write_program
+from flowlex.formulations import ENGINES
 from flowlex.formulations.program_files.written_names import written_names
 from flowlex.instances import NetworkInstance
 from flowlex.instances.files import instance_from_document, read_instance
@@ -253,34 +252,6 @@ def test_an_exported_model_reads_back_with_its_names_and_optimum(run, write, to)
     solver.run()
     assert solver.getObjectiveValue() == 11
     assert run("export", "a.json", "--to", to, "-o", "-").stdout == Path(f"x.{to}").read_text()
-
-
-@pytest.mark.parametrize("to", get_args(Format))
-def test_every_character_survives_or_is_replaced_so_that_names_stay_distinct(to, tmp_path):
-    patterns = ("{}y", "y{}", "y{}y")
-    labels = list(dict.fromkeys(p.format(chr(code)) for code in (*range(32, 127), 0xE9) for p in patterns))
-    program = LinearProgram("odd names")
-    x = program.variables("x", len(labels), upper=1, integer=True, labels=labels)
-    program.constrain("row", x, "<=", np.arange(len(labels)) / 2 + 1, labels=labels)
-    program.constrain("7 up", x.sum(), ">=", 1, labels=["."])
-    program.maximize((x * np.arange(1, len(labels) + 1)).sum() + 5)
-    path = tmp_path / f"x.{to}"
-    write_program(program.named(), path)
-    solver = _read(path)
-    model = solver.getLp()
-    assert list(model.col_names_) == written_names(program.column_names(), to)
-    assert list(model.row_names_) == written_names(program.row_names(), to)
-    assert len(set(model.col_names_)) == len(labels)
-    assert list(read_program(path).column_names) == program.column_names()
-    if to == "mps":  # only white space has to go
-        kept = [a == b for a, b in zip(program.column_names(), model.col_names_, strict=True)]
-        assert kept == [" " not in label for label in labels]
-    solver.run()
-    expected = highspy.Highs()
-    expected.setOptionValue("output_flag", False)
-    expected.passModel(program.to_highs())
-    expected.run()
-    assert solver.getObjectiveValue() == pytest.approx(expected.getObjectiveValue())
 
 
 @given(st.lists(st.text(max_size=4), unique=True), st.sampled_from(get_args(Format)))

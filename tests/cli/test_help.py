@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from flowlex.cli.app import app
-from flowlex.cli.command_group import TASKS, lazy_commands
+from flowlex.cli.command_group import TASKS
 from flowlex.cli.warm_up import runs
 from flowlex.instances import generate, kinds, write_instance
 from flowlex.models.model_options import options_of
@@ -117,27 +116,6 @@ def test_there_is_a_small_example_of_every_kind(run):
     for taken_by_simulators in ("scenario", "cluster-workload"):
         Path(f"all/{taken_by_simulators}.json").unlink()
     assert run("solve", "all", "--time-limit", 60).exit_code == 0
-
-
-def test_an_option_is_a_flag_in_all_commands_or_in_none():
-    uses: dict[str, set[bool]] = {}
-    for command in _leaves(typer.main.get_command(app)):
-        for option in (each for each in command.params if each.param_type_name == "option"):
-            for name in option.opts:
-                uses.setdefault(name, set()).add(option.is_flag)
-    assert {name for name, flags in uses.items() if len(flags) > 1} == set()
-    assert len(uses) > 60
-
-
-def test_jobs_are_processes_in_all_commands():
-    said = [o.help for c in _leaves(typer.main.get_command(app)) for o in c.params if "--jobs" in o.opts]
-    assert set(said) == {"Processes."} and len(said) > 2
-
-
-def _leaves(command):
-    lazy = [one.load(name) for name, one in lazy_commands().items()] if command.name == "flowlex" else []
-    below = [*getattr(command, "commands", {}).values(), *lazy]
-    return [leaf for each in below for leaf in _leaves(each)] or [command]
 
 
 def test_help_groups_the_commands_by_task(run):

@@ -142,15 +142,6 @@ def test_wrong_usage_is_named_and_exits_with_2(run, write, arguments, words):
     assert words in " ".join(result.stderr.replace("│", " ").split())
 
 
-def test_what_an_engine_cannot_do_is_an_error_line(run, write):
-    write("a.json")
-    result = run("solve", "a.json", "--engine", "network", "--gap", "0.5", "--json")
-    assert result.exit_code == 1
-    record = json.loads(result.stdout)
-    assert record["status"] == "error"
-    assert "engine 'network' has no option 'gap'" in record["message"]
-
-
 def test_a_folder_that_cannot_be_written_exits_with_2(run, write):
     write("a.json")
     Path("file").write_text("")

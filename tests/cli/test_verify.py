@@ -69,18 +69,6 @@ def test_a_file_without_its_proof_is_quoted(folder: Path, tmp_path: Path) -> Non
     assert run(tmp_path, instance)[0] == 2
 
 
-def test_schedules_are_verified_too(tmp_path: Path) -> None:
-    instance = generate("flow-random", seed=1)
-    write_instance(instance, tmp_path / "flow.json")
-    model_for(instance).solve().save(tmp_path / "flow.solution.json")
-    code, said, _ = run(tmp_path, tmp_path)
-    assert (code, "optimal, proven exactly" in said) == (0, True)
-    document = json.loads((tmp_path / "flow.solution.json").read_text())
-    document["answer"]["placements"].popitem()
-    (tmp_path / "flow.solution.json").write_text(json.dumps(document))
-    assert run(tmp_path, tmp_path)[0] == 1
-
-
 def test_a_folder_is_verified_in_one_call(folder: Path, tmp_path: Path) -> None:
     code, said, _ = run(folder, folder)
     assert (code, len(said.splitlines())) == (0, 1)
@@ -131,17 +119,6 @@ def test_an_instance_in_the_place_of_a_solution_is_named(folder: Path, tmp_path:
     code, _, complaint = run(folder / "hand.solution.json", folder / "hand.solution.json")
     assert code == 2
     assert "this is a solution of a 'min-cost-flow' instance; name the instance itself" in complaint
-
-
-def test_a_batch_writes_files_that_are_accepted(tmp_path: Path) -> None:
-    run_all = CliRunner().invoke
-    for seed in (1, 2):
-        run_all(app, ["generate", "network-random", "--seed", str(seed), "-o", str(tmp_path / f"{seed}.json")])
-    (tmp_path / "short.min").write_text("p min 2 1\nn 1 6\nn 2 -6\na 1 2 0 5 1\n")
-    done = run_all(app, ["solve", str(tmp_path), "-o", str(tmp_path / "out")])
-    assert done.exit_code == 1  # one of them is infeasible, and its file proves that
-    code, said, _ = run(tmp_path / "out", tmp_path)
-    assert (code, said.splitlines()[-1]) == (0, "3 proven, 0 quoted, 0 refused, 0 unreadable")
 
 
 def test_rules_are_printed_and_demanded(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import highspy
 import numpy as np
 import pulp
 import pytest
@@ -14,64 +13,11 @@ from hypothesis import strategies as st
 
 from flowlex.formulations import LinearProgram, solve
 from flowlex.formulations.engines.pulp import solve_named
-from flowlex.formulations.program_files.written_names import written_names
 from flowlex.formulations.pulp_adapter import from_pulp, to_pulp
 from flowlex.formulations.solver_outcome import SolveOptions
 
 SOLVERS = (None, pulp.HiGHS(msg=False))
 FIELDS = ("row_lower", "row_upper", "column_lower", "column_upper", "cost", "integrality")
-
-
-def in_program_order(lp: LinearProgram, problem: pulp.LpProblem) -> dict[str, Any]:
-    """The arrays of a PuLP problem, its columns (which PuLP sorts by name) put back into the program's order."""
-    variables, constraints, arrays = problem.variables(), problem.constraints(), from_pulp(problem)
-    position = {variable.name: index for index, variable in enumerate(variables)}
-    order = [position[name] for name in written_names(lp.column_names(), "pulp")]
-    assert [constraint.name for constraint in constraints] == written_names(lp.row_names(), "pulp")
-    assert len(variables) == lp.column_count
-    columns = {"column_lower", "column_upper", "cost", "integrality"}
-    found = {f: getattr(arrays, f)[order] if f in columns else getattr(arrays, f) for f in FIELDS}
-    return found | {"matrix": arrays.matrix.toarray()[:, order], "offset": arrays.offset, "maximize": arrays.maximize}
-
-
-@pytest.mark.parametrize("integer", [False, True])
-@pytest.mark.parametrize("seed", range(12))
-def test_pulp_and_arrays_are_the_same_problem(dense: Any, seed: int, integer: bool) -> None:
-    lp, data = dense(seed, integer=integer)
-    arrays, pulps = lp.arrays(), in_program_order(lp, lp.to_pulp())
-    for field in FIELDS:
-        np.testing.assert_array_equal(getattr(arrays, field), pulps[field], err_msg=field)
-    np.testing.assert_array_equal(arrays.matrix.toarray(), pulps["matrix"])
-    np.testing.assert_array_equal(arrays.matrix.toarray(), data["matrix"])
-    assert (arrays.offset, arrays.maximize) == (pulps["offset"], pulps["maximize"])
-
-
-@pytest.mark.parametrize("integer", [False, True])
-@pytest.mark.parametrize("seed", range(6))
-def test_the_highs_model_is_the_same_problem(dense: Any, seed: int, integer: bool) -> None:
-    lp, _ = dense(seed, integer=integer)
-    model, arrays = lp.to_highs(), lp.arrays()
-    for ours, theirs in (
-        (arrays.cost, model.col_cost_),
-        (arrays.column_lower, model.col_lower_),
-        (arrays.column_upper, model.col_upper_),
-        (arrays.row_lower, model.row_lower_),
-        (arrays.row_upper, model.row_upper_),
-        (arrays.matrix.data, model.a_matrix_.value_),
-        (arrays.matrix.indices, model.a_matrix_.index_),
-        (arrays.matrix.indptr, model.a_matrix_.start_),
-    ):
-        np.testing.assert_array_equal(ours, np.asarray(theirs))
-    assert list(model.col_names_) == lp.column_names()
-    assert list(model.row_names_) == lp.row_names()
-    assert (model.sense_ == highspy.ObjSense.kMaximize) == arrays.maximize
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.passModel(model)
-    solver.run()
-    outcome = solve(lp, "highs")
-    if outcome.status == "optimal":
-        assert solver.getInfo().objective_function_value == pytest.approx(outcome.objective)
 
 
 def hand_over(lp: LinearProgram, way: str) -> Any:

@@ -14,16 +14,12 @@ import pytest
 from flowlex import Allocation, FlowScheduling, JitBandwidth, PodPlacement
 from flowlex.formulations import EngineError, FlowNetwork
 from flowlex.instances import generate
-from flowlex.instances.extensions import kinds
-from flowlex.instances.generators.registry import all_generators
 from flowlex.models import Dual, ModelError, model_for, solve
 from flowlex.models.allocation.model import Policy
 from flowlex.models.flow.goals import FairShares
-from flowlex.models.gpu.solution import GpuSolution
 from flowlex.models.model_options import options_of
 from flowlex.models.problem import KEPT
 from flowlex.models.registry import model_class, model_options
-from flowlex.validation.certificates import verifier_interface
 
 TINY = {
     "allocation": "gavel-like",
@@ -52,10 +48,6 @@ def choices(kind: str) -> list[dict[str, str]]:
         few = {"integer", "number", "text", "a function"}.isdisjoint(values) and "{" not in option.values
         found += [{option.name: value} for value in values if few and not value.startswith("list of")]
     return found
-
-
-def test_every_kind_is_tried() -> None:
-    assert set(TINY) <= set(kinds())
 
 
 @pytest.mark.parametrize("kind", TINY)
@@ -226,12 +218,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "network-random": {},
     "pods-scale": {"nodes": 3, "pods": 8},
 }
-#: Made from files, or without a model of their own.
-NOT_TRIED = {"openb-arrivals"}
-
-
-def test_exports_of_every_generator_are_tried() -> None:
-    assert set(SMALL) | NOT_TRIED == {name for name in all_generators() if not name.startswith("cluster-")}
 
 
 @pytest.mark.parametrize("generator", SMALL)
@@ -267,13 +253,3 @@ def test_each_stage_has_a_program_of_its_own(generator: str, options: dict[str, 
         assert optimum(program, pulp.PULP_CBC_CMD(msg=0)) == pytest.approx(float(value), rel=1e-9)
     with pytest.raises(ModelError, match="there is no stage 'other'; the stages are: "):
         _ = model_for(instance, **options, stage="other").formulation
-
-
-def test_figures_and_certificate_are_worked_out_once_a_solve(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    for owner, name in ((GpuSolution, "_metrics"), (verifier_interface, "_bindings")):
-        true = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *given, name=name, true=true: calls.append(name) or true(*given))
-    solution = solve(generate("gpu-figure1"), "network")
-    assert solution.metrics() == solution.to_dict()["metrics"]
-    assert sorted(calls) == ["_bindings", "_metrics"]

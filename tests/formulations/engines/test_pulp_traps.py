@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-
 import numpy as np
 import pulp
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from flowlex.formulations import EngineError, FlowNetwork, LinearProgram, SolveOptions, solve
 from flowlex.formulations.program_files.written_names import written_names
 from flowlex.validation.certificates import certify_program
-from tests.documents import SOURCE
 
 SOLVERS = [name for name in (None, "PULP_CBC_CMD") if name is None or name in pulp.listSolvers(onlyAvailable=True)]
 
@@ -177,24 +174,3 @@ def test_a_solver_object_of_pulps_is_honoured_or_refused() -> None:
             solve(lp, "pulp", solver=pulp.GUROBI(msg=0))
     with pytest.raises(ValueError, match="solver must be a PuLP solver or the name of one, got 7"):
         SolveOptions(solver=7)
-
-
-def test_pulp_is_imported_in_two_places() -> None:
-    importers = set()
-    for room in ("instances", "formulations", "models", "validation", "systems", "cli"):
-        for path in (SOURCE / room).rglob("*.py"):
-            if "pulp" not in path.read_text():
-                continue
-            tree = ast.parse(path.read_text())
-            typing_only = {
-                id(inner)
-                for node in ast.walk(tree)
-                if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-                for inner in ast.walk(node)
-            }
-            for node in ast.walk(tree):
-                modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-                modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-                if id(node) not in typing_only and any(m.split(".")[0] == "pulp" for m in modules):
-                    importers.add(path.relative_to(SOURCE).as_posix())
-    assert importers == {"formulations/pulp_adapter.py", "formulations/engines/pulp.py"}

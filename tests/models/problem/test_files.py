@@ -176,7 +176,7 @@ def test_values_are_given_by_label_or_by_name(values: Any) -> None:
 
 def test_values_that_break_a_row_are_no_answer() -> None:
     s = shifts().interpret({"x": {("ann", "mon"): 1}})
-    assert (s.status, s.certificate.ok) == ("error", False)
+    assert (s.status, s.certificate.ok) == ("error", False) and 'every row holds (cover["tue day"]' in s.message
     with pytest.raises(ModelError):
         s.values("x")
 

@@ -237,20 +237,6 @@ def test_without_a_certificate_the_answer_is_the_solvers() -> None:
     assert "not certified" in s.message
 
 
-def test_every_small_knapsack_has_its_optimum_by_enumeration() -> None:
-    rng = np.random.default_rng(5)
-    for _ in range(5):
-        value, weight = rng.integers(1, 9, 5), rng.integers(1, 9, 5)
-        p = fx.Problem("random")
-        index = pd.Index(range(5), name="thing")
-        x = p.variables("x", thing=range(5), binary=True)
-        p.constrain("weight", (x * pd.Series(weight, index)).sum() <= 12)
-        p.maximize("value", (x * pd.Series(value, index)).sum())
-        best = max(value @ c for c in map(np.array, itertools.product((0, 1), repeat=5)) if weight @ c <= 12)
-        s = p.solve()
-        assert (s.objective, s.certificate.claim) == (best, "optimal")
-
-
 def test_solving_is_silent_until_the_log_is_asked_for(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

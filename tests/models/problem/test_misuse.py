@@ -65,13 +65,6 @@ def test_a_statement_that_fails_halfway_is_undone() -> None:
     assert [o.name for o in p.objectives] == ["count"]
 
 
-def test_values_from_outside_that_break_a_row_name_it() -> None:
-    p, _ = stated()
-    judged = p.interpret({"x": {("ann", "mon"): 1}})
-    assert judged.status == "error"
-    assert "every row holds (cover[tue]" in judged.message
-
-
 def test_a_later_objectives_file_keeps_the_optimum_of_the_first(tmp_path: Path) -> None:
     p = fx.Problem("two")
     x = p.variables("x", side=["left", "right"], upper=10)

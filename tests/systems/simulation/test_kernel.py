@@ -15,7 +15,6 @@ from flowlex.systems.simulation.confidence_intervals import Estimate
 from flowlex.systems.simulation.decision_time import ask
 from flowlex.systems.simulation.event_log import RunLog
 from flowlex.systems.simulation.event_queue import Kernel, SimulationError
-from flowlex.systems.simulation.policy_registry import make_policy
 from flowlex.systems.simulation.random_streams import Streams
 
 
@@ -132,9 +131,3 @@ def test_a_scenario_is_an_instance_file(tmp_path):
 def test_a_scenario_that_cannot_be_is_refused(change, says):
     with pytest.raises(ValueError, match=says):
         Scenario.model_validate(SCENARIO | change)
-
-
-def test_an_unknown_simulator_is_named():
-    choice = Scenario.model_validate(SCENARIO).policies[0]
-    with pytest.raises(InstanceError, match=r"no simulator is named 'clutser'; one of: cluster, network"):
-        make_policy("clutser", choice)

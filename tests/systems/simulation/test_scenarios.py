@@ -6,7 +6,7 @@ import pytest
 
 from flowlex import generate
 from flowlex.instances import InstanceError, Scenario, write_instance
-from flowlex.systems.simulation.scenario_runs import choice_of, run_scenario, with_settings, workload_of
+from flowlex.systems.simulation.scenario_runs import choice_of, run_scenario, workload_of
 
 SCENARIO = {
     "kind": "scenario",
@@ -36,26 +36,6 @@ def test_a_seed_gives_its_own_workload_and_the_same_log(tmp_path):
 def test_a_generator_may_be_told_its_seed():
     fixed = scenario(workload={"generator": "cluster-random", "parameters": {"seed": 5}})
     assert workload_of(fixed, 0) == workload_of(fixed, 1) == generate("cluster-random", seed=5)
-
-
-def test_settings_replace_values_of_any_depth():
-    changed = with_settings(scenario(), {"workload.parameters.jobs": "3", "decision.mode": "counted", "name": "x"})
-    assert changed.workload.parameters == {"jobs": 3} and changed.decision.mode == "counted" and changed.name == "x"
-    assert scenario().workload.parameters == {"jobs": 2}
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"policy": '"FIFO"'}, "a scenario has no 'policy'; its fields are name, comment"),
-        ({"seeds.first": "3"}, "a scenario has no 'seeds.first'"),
-        ({"horizon_s": "0"}, "horizon_s: must be greater than 0"),
-        ({"policies": '["FIFO", "FIFO"]'}, "two policies are named 'FIFO'"),
-    ],
-)
-def test_settings_that_cannot_be_are_named(settings, says):
-    with pytest.raises(InstanceError, match=says):
-        with_settings(scenario(), settings)
 
 
 def test_what_cannot_run_is_named():

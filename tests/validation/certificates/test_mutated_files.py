@@ -230,44 +230,6 @@ def _same_cost(document: Any, name: str) -> bool:
     return sorted(document["answer"]["placements"]) == sorted(TRUE[name]["answer"]["placements"])
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("load")])
-def test_multipliers_of_no_rows_are_refused(name: str) -> None:
-    document = copy.deepcopy(TRUE[name])
-    document["proof"]["stages"]["moved"][0]["rows"]["node"]["at"] = {"nobody": 1}
-    failed = [check.detail for check in verify(document, FILES[name][0]).checks if not check.ok]
-    assert failed == ["ProofError: a multiplier of row node['nobody'], which does not exist"]
-    document["proof"] = {}
-    assert verify(document, FILES[name][0]).verdict == "quoted"
-
-
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"version": 7}, "version: 7 is unknown to this flowlex"),
-        ({"kind": "tea-solution"}, "kind: 'tea-solution' has no verifier; those that have one: "),
-        ({"objective": float("nan")}, "objective: 'nan' is no number"),
-        ({"answer": {}}, r"answer\.\w+: field is missing"),
-    ],
-)
-def test_a_file_that_cannot_be_judged_says_where(name: str, change: dict[str, Any], says: str) -> None:
-    with pytest.raises(SolutionError, match=says):
-        verify({**TRUE[name], **change}, FILES[name][0])
-    with contextlib.suppress(SolutionError):
-        assert not verify({**TRUE[name], "proof": {"hunch": 1}}, FILES[name][0]).ok
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_of_another_instance_or_kind_is_refused(name: str) -> None:
-    instance = FILES[name][0]
-    other = instance.model_copy(update={"name": "another"})
-    failed = [check for check in verify(TRUE[name], other).checks if not check.ok]
-    assert [check.name for check in failed] == ["instance fingerprint matches"]
-    assert "'another'" in failed[0].detail
-    names = [check.name for check in verify(TRUE[name], generate("network-random")).checks if not check.ok]
-    assert names == ["instance kind matches", "instance fingerprint matches"]
-
-
 HOSTILE = (
     float("nan"),
     float("inf"),

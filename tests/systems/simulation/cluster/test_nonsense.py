@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from flowlex import generate
 from flowlex.instances import InstanceError
 from flowlex.instances.cluster import ClusterWorkload
 from flowlex.instances.simulation_scenario import PolicyChoice
@@ -117,19 +116,6 @@ def test_a_policy_that_starts_nothing_is_named():
     Lazy.again_s = 1.0
     with pytest.raises(SimulationError, match="started nothing in 10000 rounds"):
         simulate_cluster(work(), Lazy())
-
-
-def test_a_policy_in_ten_lines():
-    class ShortestFirst(Policy):
-        def decide(self, state):
-            places = state.open_places()
-            for task in sorted(state.waiting(), key=lambda task: task.task.compute_s):
-                place = next((place for place in places if place.fits(task)), None)
-                if place is not None:
-                    yield state.start(task, place)
-
-    log = simulate_cluster(generate("cluster-random", seed=1), ShortestFirst())
-    assert log.records[-1]["jobs_left"] == 0
 
 
 @pytest.mark.parametrize(

@@ -98,25 +98,6 @@ def test_computations_wait_for_data_and_for_each_other():
     assert run.done_s.tolist() == pytest.approx([3.0, 6.0, 7.0])
 
 
-def test_data_that_a_computation_makes_are_sent_after_it():
-    from dataclasses import replace
-
-    traffic = network(
-        Job(
-            name="j",
-            computations=(Computation(name="map", seconds=2.0), Computation(name="reduce", seconds=1.0)),
-            transfers=(
-                Transfer(name="in", size_mb=1.0, sender="a", receiver="b", feeds="map"),
-                Transfer(name="shuffle", size_mb=4.0, sender="b", receiver="c", feeds="reduce"),
-            ),
-        )
-    )
-    run = simulate_traffic(replace(traffic, made_by=np.array([-1, 0])), Fair())
-    assert run.begin_s.tolist() == pytest.approx([0.0, 3.0])
-    assert run.end_s.tolist() == pytest.approx([1.0, 7.0])
-    assert run.done_s.tolist() == pytest.approx([3.0, 8.0])
-
-
 def test_tictac_sends_first_what_is_needed_first():
     computations = (Computation(name="x", seconds=3.0), Computation(name="y", seconds=1.0, after=("x",)))
     transfers = (
