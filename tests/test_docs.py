@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -37,16 +36,6 @@ ADDRESS = r"""\s*=\s*["'](?:https?:)?//"""
 FETCHED = re.compile(rf"src{ADDRESS}|srcset{ADDRESS}|<link[^>]+href{ADDRESS}|@import|url\([\s\"']*(?:https?:)?//")
 
 
-def test_pages_begin_with_what_one_can_do_after_them_and_notebooks_with_a_question():
-    for page in sorted((DOCS / "howto").glob("[!i]*.md")):
-        title, first = page.read_text().split("\n\n")[:2]
-        assert title.startswith("# ") and first.startswith("After this page you can"), page.stem
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
-        question = re.match(r"# .+\n\n\*[^*]+\?\*|# .+\?", cells[0])
-        assert question and cells[-1].startswith("## Try next"), path.stem
-
-
 @pytest.mark.rare
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
@@ -65,6 +54,7 @@ def test_every_block_of_a_page_runs_in_order(page, shell, monkeypatch):
                 exec(compile(text, page.name, "exec"), vars(module))
 
 
+@pytest.mark.rare
 def test_every_picture_of_the_gallery_is_drawn(shell):
     cells = [text for language, text in blocks((DOCS / "gallery.md").read_text()) if language == "code-cell"]
     figures = "(pyplot.figure(number) for number in pyplot.get_fignums())"

@@ -127,6 +127,7 @@ def test_the_wheel_holds_every_package_its_types_and_its_data(wheel):
     )
 
 
+@pytest.mark.rare
 def test_the_source_distribution_holds_tests_notebooks_and_docs_and_makes_the_same_wheel(wheel, sdist, tmp_path):
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # 3.11.4 on

@@ -44,6 +44,7 @@ def test_an_unknown_name_is_refused(command: ModuleType, capsys: pytest.CaptureF
     assert "no benchmark 'no_such_benchmark'; one of:" in capsys.readouterr().err
 
 
+@pytest.mark.rare
 def test_the_quick_form_finds_one_optimum_by_every_way(gpu: ModuleType) -> None:
     [(_, rows)] = gpu.tables(quick=True)
     assert [(row["scope"], row["network"]) for row in rows] == [
@@ -122,6 +123,7 @@ def test_writing_replaces_only_its_own_part(command: ModuleType, tmp_path: Path)
         assert " cores, " in text
 
 
+@pytest.mark.rare
 def test_two_trees_are_asked_by_turns() -> None:
     paired = importlib.import_module("benchmarks.paired")
     code = next(iter(paired.cases(quick=True).values()))

@@ -113,7 +113,7 @@ def test_a_crash_under_a_memory_limit_names_the_limit(run, write, monkeypatch):
         assert record["status"] == "error" and record["message"].endswith(cause)
 
 
-@pytest.mark.parametrize("jobs", [("--jobs", 1), ("--scheduler", "local:1")], ids=["here", "dask"])
+@pytest.mark.parametrize("jobs", [("--jobs", 1), pytest.param(("--scheduler", "local:1"), marks=pytest.mark.rare)])
 def test_files_that_are_none_are_one_line_each_at_once(run, write, read_results, jobs):
     """Without a time limit the batch must not wait for any of these files."""
     long = "é" * 120 + "n" * 10 + ".json"  # 255 bytes

@@ -142,6 +142,7 @@ asyncio.run(all_of_them())
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.rare
 @pytest.mark.parametrize(
     ("count", "addresses", "seconds"), [(600, 10, 2), pytest.param(10_000, 50, 30, marks=pytest.mark.slow)]
 )

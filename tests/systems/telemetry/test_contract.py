@@ -25,6 +25,7 @@ def service(tmp_path: Path) -> Iterator[dict[str, Any]]:
         yield {"app": create_app(store), "headers": headers}
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_answer_is_documented(part: int, service: dict[str, Any]) -> None:
     """Test every sixth route; schemathesis is imported here, as that takes a second."""
