@@ -14,9 +14,10 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowlex.formulations.deferred_compilation import small_work
 from flowlex.formulations.engines.cost_scaling import scale_costs
@@ -24,7 +25,7 @@ from flowlex.formulations.engines.network import solve_exactly
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.program_arrays import Integers, exact_dot
 from flowlex.formulations.sessions import residual_network as kernels
-from flowlex.formulations.sessions.shortest_path_kernels import balance
+from flowlex.formulations.sessions.shortest_path_kernels import balance, cheapest
 from flowlex.formulations.solver_outcome import EngineError
 
 #: Costs along any path must stay below this, so that no potential leaves 64 bits.
@@ -56,6 +57,14 @@ class Violations:
     bounds: int
     reduced_costs: int
     by_stage: tuple[int, ...] = ()  # reduced costs, among the arcs that the earlier stages leave free
+
+
+class CheapestPaths(NamedTuple):
+    """Cheapest paths from a node through the residual network: to each node its cost and its last arc's slot."""
+
+    cost: NDArray[Any]  # (N,) integers, 0 where not reached
+    link: Integers  # (N,) -1 at the source and where not reached
+    reached: NDArray[np.bool_]  # (N,)
 
 
 #: Where a large part of the supply is out of balance, the search from the last optimum has this part of its patience.
@@ -292,6 +301,15 @@ class NetworkSession:
         """Recompute feasibility and optimality from arcs, flows and potentials alone, in integers."""
         conservation, bounds, signs = kernels.violations(self._t, self._supply, self._nodes, self._arcs)
         return Violations(int(conservation), int(bounds), int(signs))
+
+    @_sized
+    def cheapest_paths(self, source: int, without: int = -1) -> CheapestPaths:
+        """Cheapest residual paths of the optimum from a node that avoid the arc ``without``."""
+        t, part = self._t, slice(self._nodes)
+        stamp = cheapest(t, source, without)
+        reached = t.stamp[part] == stamp
+        cost = np.where(reached, t.distance[part] + t.pi[source] - t.pi[part], 0)
+        return CheapestPaths(cost, np.where(reached, t.link[part], -1), reached)
 
     def arcs(self) -> tuple[Integers, Integers, Integers, Integers]:
         """Tail, head, capacity and cost by slot (copies); a free slot is a loop of capacity 0."""

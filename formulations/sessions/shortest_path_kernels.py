@@ -184,6 +184,35 @@ def _search(t, source, forward, budget):
 
 
 @kernel
+def cheapest(t, source, without):
+    """Find the cheapest paths from a node of an optimum to all others, without one arc; return the stamp of those."""
+    t.counters[STAMP] += 2
+    reached = t.counters[STAMP]
+    t.counters[HEAP] = t.counters[FIRST] = t.counters[LAST] = 0
+    t.distance[source], t.link[source] = 0, -1
+    _reach(t, source, 0, reached)
+    u = _next(t, reached)
+    while u >= 0:
+        t.stamp[u] = reached + 1
+        now, price = t.distance[u], t.pi[u]
+        for out in range(2):
+            following = t.first_out[u] if out == 0 else t.first_in[u]
+            while following >= 0:
+                arc = following
+                following = t.next_out[arc] if out == 0 else t.next_in[arc]
+                w = t.head[arc] if out == 0 else t.tail[arc]
+                full = t.flow[arc] >= t.capacity[arc] if out == 0 else t.flow[arc] == 0
+                if full or arc == without or t.stamp[w] == reached + 1:
+                    continue
+                length = now + t.pi[w] - price + (t.cost[arc] if out == 0 else -t.cost[arc])
+                if t.stamp[w] != reached or length < t.distance[w]:
+                    t.distance[w], t.link[w] = length, arc
+                    _reach(t, w, now, reached)
+        u = _next(t, reached)
+    return reached + 1
+
+
+@kernel
 def _send(t, source, target, forward):
     """Send as much along the path found as source, target and arcs allow."""
     amount = abs(t.excess[source])

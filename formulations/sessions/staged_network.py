@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Integers, exact_dot
-from flowlex.formulations.sessions.live_network import NetworkSession, Violations
+from flowlex.formulations.sessions.live_network import CheapestPaths, NetworkSession, Violations
+from flowlex.formulations.sessions.shortest_path_kernels import cheapest
 
 
 class PhasedSession:
@@ -144,6 +145,26 @@ class PhasedSession:
         slots = np.flatnonzero(before != self.flow)
         self._last = self.flow.copy()
         return slots, before[slots]
+
+    def cheapest_paths(self, source: int, without: int = -1) -> CheapestPaths:
+        """As of `NetworkSession`: by the costs of the first stage, then of the second, and so on."""
+        tail, head, capacity, costs = self.arcs()
+        first, nodes = self.stages[0], self.node_count
+        reduced = [_reduced(tail, head, cost, stage) for cost, stage in zip(costs, self.stages, strict=True)]
+        # One Python integer per arc, with a digit of this base per stage, as along a path no digit carries over.
+        base = 1 + 2 * nodes * max(1, *(int(np.abs(each).max(initial=0)) for each in reduced))
+        joined = np.zeros(len(tail), object)
+        for each in reduced:
+            joined = joined * base + each
+        distance, zero = np.zeros(nodes, object), np.zeros(nodes, object)
+        t = first._t._replace(capacity=capacity, flow=self.flow, cost=joined, pi=zero, distance=distance)
+        stamp = cheapest.plain(t, source, without)
+        reached, cost = t.stamp[:nodes] == stamp, zero
+        for divisor, stage in zip(self.divisors[::-1], self.stages[::-1], strict=True):
+            digit = (distance + base // 2) % base - base // 2
+            distance = (distance - digit) // base
+            cost = cost + divisor * (digit + stage.potentials[source] - stage.potentials)
+        return CheapestPaths(np.where(reached, cost, 0), np.where(reached, t.link[:nodes], -1), reached)
 
     def violations(self) -> Violations:
         """Recompute feasibility and optimality of every stage in integers; all zero is a proof."""

@@ -18,11 +18,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from flowlex.formulations.sessions.live_network import CheapestPaths
 from flowlex.instances.input_errors import counted
 from flowlex.models.flow.preemption import HOUR_S
 from flowlex.models.flow.waiting_reasons import CAPACITY_USED, SHARE_USED, TOO_LARGE, WORTH_MORE
 from flowlex.systems.scheduler.live.cluster_state import LiveState
-from flowlex.systems.scheduler.live.network_optimum import Optimum, Paths, Residual
+from flowlex.systems.scheduler.live.network_optimum import Optimum
 from flowlex.systems.scheduler.live.task_records import EventError
 
 _REMEDIES = {
@@ -110,22 +111,21 @@ def explain_task(optimum: Optimum, name: str, said: str, *, pending: bool, tied:
     gives_way = _stopped_freely(optimum, name)
     if gives_way:
         return _held(state, name, gives_way)
-    residual = optimum.residual
     source, job = state.network.tasks[name].node, state.network.jobs[task.job].node
-    out = residual.cheapest(source, wait_arc)
+    out = session.cheapest_paths(source, wait_arc)
     if not out.reached[job]:
         return Explanation(
             name, task.job, "placement", "no machine it may take has a slot", "give one of these machines slots"
         )
-    trail = _trail(residual, out, source, job)
-    stops, moves = _displaced(state, residual, trail, name)
-    waiting = int(session.costs(np.array([wait_arc]))[0])
-    units = (int(out.distance[job]) - waiting) // state.rules.first + 1
+    trail = _trail(optimum, out, source, job)
+    stops, moves = _displaced(state, trail, name)
+    waiting, first = map(int, session.costs(np.array([wait_arc, trail[0][0]])))
+    units = (int(out.cost[job]) - waiting) // state.rules.first + 1
     price = None if units > state.costs.order.limit else units
-    machine = _first_place(optimum, residual, trail)
+    machine = _first_place(state, trail)
     factor, cost = state.rules.scale.factor, None
     if price is not None and machine is not None and state.rules.order is None:
-        cost = float(Fraction(int(residual.cost[trail[0]]) - price, factor))
+        cost = float(Fraction(first - price, factor))
     rule, reason, remedy = _words(state, name, said, machine, stops, price)
     blocker = None if state.rules.shares is not None else _blocker(optimum, name, out, waiting, stops)
     worth = None if price is None else float(Fraction(price, factor))
@@ -168,48 +168,50 @@ def _held(state: LiveState, name: str, stops: tuple[str, ...]) -> Explanation:
     return Explanation(name, state.tasks[name].job, "preemption", reason, remedy, stops=stops)
 
 
-def _trail(residual: Residual, paths: Paths, source: int, node: int) -> list[int]:
-    """The arcs of the cheapest path, in order."""
-    arcs: list[int] = []
+#: Arcs of a path in order, each with whether the path adds flow to it.
+_Trail = list[tuple[int, bool]]
+
+
+def _trail(optimum: Optimum, paths: CheapestPaths, source: int, node: int) -> _Trail:
+    """The cheapest path to a node."""
+    (tail, head), arcs = optimum.ends, _Trail()
     while node != source:
-        arcs.append(int(paths.link[node]))
-        node = int(residual.tail[arcs[-1]])
+        arc = int(paths.link[node])
+        adds = bool(head[arc] == node)
+        arcs.append((arc, adds))
+        node = int(tail[arc] if adds else head[arc])
     return arcs[::-1]
 
 
-def _first_place(optimum: Optimum, residual: Residual, trail: list[int]) -> str | None:
+def _first_place(state: LiveState, trail: _Trail) -> str | None:
     """The first machine on a path; a vertex of a running task counts as the machine of this task."""
-    state, network = optimum.state, optimum.state.network
     found: object = None
-    for arc in trail:
-        slot, owner = int(residual.slot[arc]), network.owners[int(residual.slot[arc])]
-        if isinstance(owner, str) and not residual.forward[arc]:
+    for arc, adds in trail:
+        owner = state.network.owners[arc]
+        if isinstance(owner, str) and not adds:
             found = state.tasks[owner].machine
             break
         if isinstance(owner, str):
-            found = next((target for target, (its, _) in network.tasks[owner].arcs.items() if its == slot), None)
-        elif owner is not None and residual.forward[arc]:
+            found = next((target for target, (its, _) in state.network.tasks[owner].arcs.items() if its == arc), None)
+        elif owner is not None and adds:
             found = owner[1]
         if isinstance(found, str):
             break
     return found if isinstance(found, str) and found in state.cluster.machines else None
 
 
-def _displaced(
-    state: LiveState, residual: Residual, trail: list[int], name: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _displaced(state: LiveState, trail: _Trail, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Tasks that stop, and tasks that move, when one unit of flow takes this path."""
     stops: list[str] = []
     moves: list[str] = []
-    for arc in trail:
-        slot = int(residual.slot[arc])
-        owner = state.network.owners[slot]
-        if isinstance(owner, str) and owner != name and residual.forward[arc]:
-            (stops if slot == state.network.tasks[owner].wait_arc else moves).append(owner)
+    for arc, adds in trail:
+        owner = state.network.owners[arc]
+        if isinstance(owner, str) and owner != name and adds:
+            (stops if arc == state.network.tasks[owner].wait_arc else moves).append(owner)
     return tuple(stops), tuple(moves)
 
 
-def _blocker(optimum: Optimum, name: str, out: Paths, waiting: int, stops: tuple[str, ...]) -> str | None:
+def _blocker(optimum: Optimum, name: str, out: CheapestPaths, waiting: int, stops: tuple[str, ...]) -> str | None:
     """A running task such that every optimum runs ``name`` once it ends; one of ``stops`` if possible."""
     network = optimum.state.network
     job = network.jobs[network.tasks[name].job].node
@@ -218,7 +220,7 @@ def _blocker(optimum: Optimum, name: str, out: Paths, waiting: int, stops: tuple
         return None
     names, nodes, wait_arcs = optimum.task_arrays
     reached = others.reached[nodes]
-    gain = np.where(reached, others.distance[job] - waiting + out.distance[nodes] - others.distance[nodes], 0)
+    gain = np.where(reached, others.cost[job] - waiting + out.cost[nodes] - others.cost[nodes], 0)
     ends = (optimum.session.flow[wait_arcs] == 0) & out.reached[nodes] & (~reached | (gain < 0).astype(bool))
     found = [(names[k] not in stops, int(gain[k]) if reached[k] else -1, names[k]) for k in np.flatnonzero(ends)]
     return min(found, default=(True, 0, None))[2]
