@@ -8,8 +8,8 @@
 After every step the schedule is an optimum of `FlowScheduling` on the same state (`FlowScheduler.instance`), proven
 by an exact check of the flow and its potentials. The Python work of a step depends on its events, not on the cluster.
 
-Events (`event_handlers`) change the state (`LiveState`) and its network, a step decides (`decision`), and `Queries`
-only read.
+Events (`event_handlers`) change the state (`LiveState`) and its network, a step decides (`decision`), and `Queries`,
+its base, only read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec
 
 from flowlex.formulations.gc_pause import collector_paused
 from flowlex.instances import event_log as ev
@@ -38,7 +38,6 @@ from flowlex.systems.scheduler.live.task_records import Decided, Delta, EventErr
 __all__ = ["Delta", "EventError", "FlowScheduler"]
 
 P = ParamSpec("P")
-R = TypeVar("R")
 
 #: Events that call the method of the same name with their fields as arguments.
 _PLAIN = (
@@ -71,17 +70,7 @@ def _refused() -> Iterator[None]:
         raise EventError(str(error)) from error
 
 
-def _query(ask: Callable[Concatenate[Queries, P], R]) -> Callable[Concatenate[FlowScheduler, P], R]:
-    """Make a method that calls a query of the state."""
-
-    @wraps(ask)
-    def answer(self: FlowScheduler, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return ask(self.queries, *args, **kwargs)
-
-    return answer
-
-
-class FlowScheduler:
+class FlowScheduler(Queries):
     """See the module.
 
     Parameters
@@ -165,8 +154,7 @@ class FlowScheduler:
         return made
 
     def _use(self, state: LiveState) -> None:
-        self.state = state
-        self.queries = Queries(state)
+        super().__init__(state)
         self._event_seconds = 0.0  # of events since the last step
 
     @property
@@ -272,7 +260,7 @@ class FlowScheduler:
         now_s
             As in `prepare`.
         decided
-            A recorded decision, which is applied instead of a new one.
+            A recorded decision, which is applied instead of a new one; it was proven when it was made.
 
         Raises
         ------
@@ -281,20 +269,10 @@ class FlowScheduler:
         CertificateError
             The check of the optimum failed (a defect of the program, never an input error).
         """
-        delta = decide(self.state, now_s, self._event_seconds, certify=self.certify, decided=decided)
+        certify = self.certify and decided is None
+        delta = decide(self.state, now_s, self._event_seconds, certify=certify, decided=decided)
         self._event_seconds = 0.0
         return delta
-
-    # Queries ---------------------------------------------------------------------------------------------------
-    machine_of = _query(Queries.machine_of)
-    placements = _query(Queries.placements)
-    waiting = _query(Queries.waiting)
-    reason = _query(Queries.reason)
-    explain = _query(Queries.explain)
-    score = _query(Queries.score)
-    audit = _query(Queries.audit)
-    frozen = _query(Queries.frozen)
-    instance = _query(Queries.instance)
 
 
 def _preset(name: str) -> tuple[Goal, ...]:
