@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ import sqlalchemy as sa
 
 from tests.systems.scheduler.conftest import wait_until
 from tests.systems.scheduler.processes import SERVE, Client, Process, audit, committed
+from tests.systems.telemetry.conftest import Postgres, find_postgres
 
 _NET, _FAULT_S = "10.77.31", 6.0
 _HOSTS = {"a": 2, "b": 3, "d": 4}
@@ -74,32 +74,30 @@ def network() -> Iterator[None]:
         yield
 
 
-class Postgres:
+class HostPostgres(Postgres):
     """A PostgreSQL server on host d."""
 
+    listens = "*"
+
     def __init__(self) -> None:
-        found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-        if not found:
-            pytest.skip("PostgreSQL is not installed")
-        self.bin, self.data = found[-1], Path(tempfile.mkdtemp(prefix="flowlex-pg-"))  # pytest's folders are private
-        shutil.chown(self.data, "postgres")
-        self._run(str(self.bin / "initdb"), "-D", str(self.data), "-A", "trust", "-U", "postgres")
+        super().__init__(find_postgres() or pytest.skip("PostgreSQL is not installed"))
         with (self.data / "pg_hba.conf").open("a") as stream:
             stream.write(f"host all all {_NET}.0/24 trust\n")
         with (self.data / "postgresql.conf").open("a") as stream:
-            stream.write("listen_addresses = '*'\nunix_socket_directories = ''\nmax_connections = 200\n")
-        self.url = f"postgresql+psycopg://postgres@{_NET}.4/postgres"
+            stream.write("max_connections = 200\n")
+        self.as_postgres = ["ip", "netns", "exec", "fxd", *self.as_postgres]
+        self.url = f"postgresql+psycopg://postgres@{_NET}.4:{self.port}/postgres"
         self.start()
 
-    def _run(self, *words: str) -> None:
-        subprocess.run(["runuser", "-u", "postgres", "--", *words], check=True, capture_output=True)
-
-    def start(self) -> None:
-        command = ["ip", "netns", "exec", "fxd", "runuser", "-u", "postgres", "--"]
-        control = [str(self.bin / "pg_ctl"), "-D", str(self.data), "-l", str(self.data / "log"), "-w", "start"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        # Processes of a killed server may still hold its memory for a moment.
-        wait_until(lambda: subprocess.run([*command, *control], **quiet).returncode == 0, 180)  # type: ignore[call-overload]
+    def start_again(self) -> None:
+        """Start it once the memory of a killed one is free."""
+        until = time.monotonic() + 180
+        while True:
+            try:
+                return self.start()
+            except AssertionError:
+                assert time.monotonic() < until
+                time.sleep(0.1)
 
     def pids(self) -> list[int]:
         main = int((self.data / "postmaster.pid").read_text().splitlines()[0])
@@ -117,7 +115,7 @@ class Postgres:
 class Cluster:
     """Two processes on hosts a and b, and the faults that befall them."""
 
-    def __init__(self, folder: Path, url: str, database: Postgres | None) -> None:
+    def __init__(self, folder: Path, url: str, database: HostPostgres | None) -> None:
         self.folder, self.url, self.database = folder, url, database
         self.processes: dict[str, Process] = {}
         self.start("a")
@@ -157,7 +155,7 @@ class Cluster:
                 pids = self.database.pids()
                 if fault == "kill":
                     self.database.kill()
-                    heal.append(self.database.start)
+                    heal.append(self.database.start_again)
                 else:
                     for pid in pids:
                         with contextlib.suppress(ProcessLookupError):
@@ -208,11 +206,11 @@ def test_nothing_is_lost_whatever_fails(kind: str, network: None, tmp_path: Path
     chosen = os.environ.get("FLOWLEX_MATRIX", "")  # such as 3:9, to repeat some of the runs
     if chosen:
         runs = runs[slice(*(int(each) if each else None for each in chosen.split(":")))]
-    database = Postgres() if kind == "postgres" else None
+    database = HostPostgres() if kind == "postgres" else None
     url = f"sqlite:///{tmp_path}/scheduler.db" if database is None else database.url
     with contextlib.ExitStack() as stack:
         if database is not None:
-            stack.callback(shutil.rmtree, database.data, ignore_errors=True)
+            stack.callback(shutil.rmtree, database.folder, ignore_errors=True)
             stack.callback(database.kill)
         cluster = Cluster(tmp_path, url, database)
         stack.callback(lambda: [each.kill() for each in cluster.processes.values()])

@@ -25,6 +25,8 @@ if any(find_spec(module) is None for module in ("fastapi", "sqlalchemy", "uvicor
 class Postgres:
     """A PostgreSQL server of its own: a fresh cluster on a Unix socket and a free loopback port."""
 
+    listens = "127.0.0.1"
+
     def __init__(self, programs: Path) -> None:
         self.programs, self.port = programs, free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="flowlex-pg-"))
@@ -43,7 +45,7 @@ class Postgres:
         assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
 
     def start(self) -> None:
-        options = f"-c port={self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder}"
+        options = f"-c port={self.port} -c listen_addresses={self.listens} -c unix_socket_directories={self.folder}"
         self.run("pg_ctl", "-D", str(self.data), "-l", str(self.folder / "log"), "-o", options, "-w", "start")
 
     def kill(self) -> None:

@@ -201,6 +201,11 @@ def test_rights(guarded: TestClient, sqlite_store: Store) -> None:
     assert guarded.get("/v1/data").headers["www-authenticate"] == "Bearer"
 
 
+def test_bodies_of_strangers_are_not_read(guarded: TestClient) -> None:
+    answer = guarded.post("/v1/data", content=b"{" * 1_000_000)
+    assert answer.status_code == 401 and answer.headers["connection"] == "close"
+
+
 def test_without_tokens_foreign_host_names_are_refused(api: TestClient) -> None:
     assert api.get("/v1/health", headers={"host": "evil.example"}).status_code == 400
     assert api.get("/v1/health", headers={"host": "localhost:8750"}).status_code == 200
