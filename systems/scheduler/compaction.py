@@ -1,4 +1,4 @@
-"""Store a snapshot from the last one and the log: ``python -m flowlex.systems.scheduler.compaction [GOAL ...]``.
+"""Store a snapshot from the last one and the log: ``python -m flowlex.systems.scheduler.compaction``.
 
 The database's URL comes on standard input. A process of its own, so that no decision waits for a large state.
 """
@@ -14,17 +14,15 @@ from flowlex.systems.scheduler.kinds import loader_of
 from flowlex.systems.scheduler.replica import Memory
 
 
-def compact(database: SchedulerDatabase, without: tuple[str, ...] = ()) -> int:
-    """Store a snapshot; return the number of its last record."""
+def compact(database: SchedulerDatabase) -> None:
+    """Store a snapshot."""
     settings = database.begun()
-    if settings is None:
-        return 0
-    memory = Memory.read(database, loader_of(settings, without))
-    database.keep_snapshot(memory.number, memory.core.save(), memory.answers())
-    return memory.number
+    if settings is not None:
+        memory = Memory.read(database, loader_of(settings))
+        database.keep_snapshot(memory.number, memory.core.save(), memory.answers())
 
 
 if __name__ == "__main__":
     os.nice(10)
     with contextlib.closing(SchedulerDatabase(sys.stdin.read(), create=False)) as opened:
-        compact(opened, tuple(sys.argv[1:]))
+        compact(opened)

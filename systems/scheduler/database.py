@@ -56,7 +56,7 @@ SNAPSHOT = sa.Table(
     sa.Column("answers", sa.Text, nullable=False),  # keys and decisions that may be asked for again
 )
 #: PostgreSQL: a paused process keeps no lock, and a server that does not answer is noticed.
-_PATIENCE = "-c idle_in_transaction_session_timeout=3000 -c statement_timeout=4000 -c synchronous_commit=on"
+_PATIENCE = "-c idle_in_transaction_session_timeout=2000 -c statement_timeout=4000 -c synchronous_commit=on"
 _CONNECT = {
     "options": _PATIENCE,
     "connect_timeout": 2,
@@ -89,14 +89,7 @@ class Settings(NamedTuple):
 
 def me(url: str) -> dict[str, Any]:
     """Describe this process as a holder of the lease: its address, and who it is on this machine."""
-    return {"url": url, "pid": os.getpid(), "started": _process(os.getpid())[1], "boot": _boot()}
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    return {"url": url, "pid": os.getpid(), "started": _process(os.getpid())[1]}
 
 
 def _process(pid: int) -> tuple[str, str]:
@@ -198,14 +191,14 @@ class SchedulerDatabase:
         self._database.change(sa.update(LEASE).where(LEASE.c.term == term).values(holder=""))
 
     def end_stopped(self, holder: dict[str, Any] | None) -> bool:
-        """Kill a leader of this machine that is stopped, as it may hold the lock of a SQLite file; say if one was.
+        """Kill a leader that is stopped, as it may hold the lock of a SQLite file, so on this machine; say if one was.
 
         Its lock keeps everybody from writing, and only its end frees it. Its open transaction is undone. A leader that
         runs, and perhaps waits for the lock itself, is left alone.
         """
-        if self._database.dialect != "sqlite" or holder is None or not _boot() or holder["boot"] != _boot():
+        if self._database.dialect != "sqlite" or holder is None or not holder["started"]:
             return False
-        if not holder["started"] or _process(holder["pid"]) != ("T", holder["started"]):
+        if _process(holder["pid"]) != ("T", holder["started"]):
             return False
         os.kill(holder["pid"], signal.SIGKILL)
         return True

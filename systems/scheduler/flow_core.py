@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -39,17 +39,11 @@ class ClusterCore:
 
     @classmethod
     def load(
-        cls,
-        state: bytes | None,
-        goals: Sequence[Goal],
-        cluster: FlowInstance | None,
-        *,
-        without: Collection[str] = (),
-        **options: Any,
+        cls, state: bytes | None, goals: Sequence[Goal], cluster: FlowInstance | None, **options: Any
     ) -> ClusterCore:
         """Continue from a snapshot, or begin with a cluster."""
         if state is not None:  # goals may have been switched since the first start
-            return cls(restored_scheduler(state, without=without))
+            return cls(restored_scheduler(state))
         return cls(FlowScheduler(cluster or FlowInstance(name="empty", machines=()), goals, **options))
 
     @property

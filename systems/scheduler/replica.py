@@ -29,6 +29,7 @@ import sqlalchemy as sa
 from flowlex.systems.scheduler.core_protocol import Core, Document, RefusedEvent, UnknownTask, replay
 from flowlex.systems.scheduler.database import Lease, LostLease, SchedulerDatabase, me
 from flowlex.systems.scheduler.metrics import Metrics
+from flowlex.systems.telemetry.commit_thread import BusyError
 
 _LOG = logging.getLogger(__name__)
 _MOST_WAITING, _MOST_TOGETHER, _MOST_KEYS, _MOST_DECISIONS = 1000, 200, 10_000, 1000
@@ -38,10 +39,6 @@ _POLL_S, _COLLECT_S = 0.1, 600.0
 _ASKED_S = 3.0
 C = TypeVar("C", bound=Core)
 T = TypeVar("T")
-
-
-class BusyError(Exception):
-    """Too many requests or events wait; nothing has changed."""
 
 
 class KeyUsed(Exception):
@@ -85,9 +82,8 @@ class Memory(Generic[C]):
         for number, state, answers in database.snapshots():
             try:
                 made = cls(load(None if state is None else zlib.decompress(state)), number, answers)
-                while rows := database.records(made.number):
-                    for row in rows:
-                        made.apply(*row)
+                while made.follow(database):
+                    pass
                 return made
             except sa.exc.SQLAlchemyError:
                 raise
@@ -97,10 +93,13 @@ class Memory(Generic[C]):
         assert first is not None
         raise ValueError(f"{database.place}: no state can be read: {first}") from first
 
-    def apply(self, number: int, record: Document) -> None:
-        """Apply a record of the log."""
-        replay(self.core, record)
-        self.note(number, record)
+    def follow(self, database: SchedulerDatabase) -> int:
+        """Apply further records of the log; return how many came."""
+        rows = database.records(self.number)
+        for number, record in rows:
+            replay(self.core, record)
+            self.note(number, record)
+        return len(rows)
 
     def note(self, number: int, record: Document) -> None:
         """Remember what a record says, after its events or its decision are in the core."""
@@ -140,10 +139,9 @@ class Replica(Generic[C]):
         max_events: int = 2000,  # most events between two decisions; if more come, a decision is made first
         snapshot_every: int = 1000,  # records after which another process stores a snapshot
         lease_s: float = 2.0,
-        without: Sequence[str] = (),
     ) -> None:
         self.database, self.metrics = database, metrics
-        self._load, self._url, self._epoch_s, self._without = load, url, epoch_s, tuple(without)
+        self._load, self._url, self._epoch_s = load, url, epoch_s
         self._every_s, self._idle_s, self._max_events = every_s, idle_s, max_events
         self._snapshot_every, self._lease_s = snapshot_every, lease_s
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
@@ -176,9 +174,15 @@ class Replica(Generic[C]):
         return self._queue.qsize()
 
     @property
-    def decisions(self) -> list[Document]:
-        """The last committed decisions, oldest first."""
-        return list(self._memory.decisions)
+    def stuck(self) -> bool:
+        """Whether the database has not answered this leader for a lease, so that another process may lead."""
+        return self.term is not None and time.monotonic() > self._renewed + self._lease_s
+
+    def decisions(self, after: int = 0) -> list[Document]:
+        """The committed decisions after one, oldest first; those before the last thousand are forgotten."""
+        kept = self._memory.decisions
+        news = kept and kept[-1]["number"] > after  # many clients ask often
+        return [each for each in list(kept) if each["number"] > after] if news else []
 
     def ask(self, question: Callable[[C], T]) -> Future[T]:
         """Run a query on the core thread; the future completes after all changes before it are committed."""
@@ -354,14 +358,14 @@ class Replica(Generic[C]):
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                if not self._usable and run not in (self._recover, self._follow_up):
+                if not self._usable and run != self._follow_up:
                     raise StorageError(self.failing or "the state is read from the database again")
                 done.append((future, run()))
             except (RefusedEvent, UnknownTask, BusyError, KeyUsed, StorageError) as error:
                 done.append((future, error))
             except Exception as error:  # a defect or an unsolvable step: the state is read from the log again
                 done.append((future, error))
-                broken = broken or run not in (self._recover, self._follow_up)
+                broken = broken or run != self._follow_up
         try:
             self._commit()
         except Exception as error:
@@ -406,25 +410,21 @@ class Replica(Generic[C]):
 
     def _follow_up(self) -> int:
         """Apply the records of another leader; return how many came."""
-        if not self._usable:
-            self._recover()
-        try:
-            rows = self.database.records(self._memory.number)
-        except LookupError:
-            self._recover()
-            return 1
-        for row in rows:
+        if self._usable:
             try:
-                self._memory.apply(*row)
-            except Exception:
-                self._usable = False
+                return self._memory.follow(self.database)
+            except sa.exc.SQLAlchemyError:
                 raise
-        return len(rows)
+            except Exception as error:  # such as records that are in a snapshot only by now
+                _LOG.warning("the state is read again: %s", _short(error))
+                self._usable = False
+        self._recover()
+        return 1
 
     def _lead(self, term: int | None) -> None:
         if term is not None:
             self._base = time.monotonic() - max(self._memory.core.now_s, time.time() - self._epoch_s)
-            self.failing, self.leader, self._renewed = "", self._url, 0.0
+            self.failing, self.leader = "", self._url
             _LOG.warning("this process leads now, term %d", term)
         elif self.term is not None:
             self.failing, self.leader = "another process leads", ""
@@ -450,6 +450,7 @@ class Replica(Generic[C]):
                 self.failing = "this process follows"
                 silent = lease.holder is None or time.monotonic() > seen_at + self._lease_s
                 if silent or self._cut_off(self.leader):
+                    self._renewed = time.monotonic()
                     taken = self.database.take_over(lease, me(self._url))
                     while taken is not None and self._on_core(self._follow_up):
                         pass  # what the leader before committed until then
@@ -468,8 +469,8 @@ class Replica(Generic[C]):
                     _LOG.error("the database cannot be used: %s", told)
                 if self.term is None:
                     self.failing = f"the database cannot be used: {told}"
-                    if not ended:
-                        seen_at = time.monotonic()  # the leader may have been kept from it too
+                    if not ended:  # the leader may have been kept from it too
+                        seen_at = max(seen_at, time.monotonic() - self._lease_s / 2)
 
     def _on_core(self, run: Callable[[], T]) -> T:
         return self._call(run, ours=True).result()
@@ -491,7 +492,7 @@ class Replica(Generic[C]):
                 self._alone_since = self._alone_since or now
             else:
                 self._alone_since = None
-        return self._alone_since is not None and now > self._alone_since + self._lease_s / 2
+        return self._alone_since is not None and now > self._alone_since + self._lease_s / 4
 
     def _compact(self) -> None:
         """Let another process store a snapshot; it reads the last one and the log, so that nothing waits for it."""
@@ -502,7 +503,7 @@ class Replica(Generic[C]):
         if self.term is None or self._compacting or self._memory.number < self._compacted + self._snapshot_every:
             return
         self._compacted = self._memory.number
-        command = [sys.executable, "-m", "flowlex.systems.scheduler.compaction", *self._without]
+        command = [sys.executable, "-m", "flowlex.systems.scheduler.compaction"]
         self._compacting = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         assert self._compacting.stdin is not None
         with self._compacting.stdin as stream:  # not in the arguments, as the URL may hold a password

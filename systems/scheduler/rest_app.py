@@ -10,6 +10,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
+from math import inf
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
@@ -18,11 +19,11 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from flowlex.systems.scheduler.core_protocol import Core, RefusedEvent, SlowAnswer, UnknownTask
-from flowlex.systems.scheduler.documents import Decision, Taken
+from flowlex.systems.scheduler.documents import Decision
 from flowlex.systems.scheduler.metrics import Metrics
-from flowlex.systems.scheduler.replica import BusyError, KeyUsed, NotLeading, Replica, StorageError
+from flowlex.systems.scheduler.replica import KeyUsed, NotLeading, Replica, StorageError
 from flowlex.systems.telemetry import routes_service
-from flowlex.systems.telemetry.access_rights import Admin, Reader, only_known_parameters, refuse_other_node, require
+from flowlex.systems.telemetry.access_rights import Admin, Reader, only_known_parameters, require
 from flowlex.systems.telemetry.request_limits import RateLimit
 from flowlex.systems.telemetry.response_models import ERRORS, Problem, refuse
 from flowlex.systems.telemetry.rest_app import HANDLERS, equip
@@ -32,8 +33,8 @@ from flowlex.systems.telemetry.store import Store
 from flowlex.systems.telemetry.tokens_and_rights import Identity, Role, TokenBook
 
 T = TypeVar("T")
-#: Most seconds that a request waits for the scheduler, and that the price in an explanation may take.
-_WAIT_S, _SLOW_S = 8.0, 60.0
+#: Most seconds that a request waits for the scheduler, between two looks, and that a price in an explanation may take.
+_WAIT_S, _LOOK_S, _SLOW_S = 8.0, 0.2, 60.0
 _TOKENS_S = 1.0
 REFUSED: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "It does not fit the state"}}
 Writer = Annotated[Identity, Depends(require(Role.ADMIN, Role.AGENT))]
@@ -47,15 +48,6 @@ Key = Annotated[
 ]
 
 
-class _Tokens(TokenBook):
-    """The tokens as last read; `Served.keep_tokens` reads them, so that no request waits for the database."""
-
-    @property
-    def fresh(self) -> bool:
-        """Always, once they were read."""
-        return self._read_at > float("-inf")
-
-
 class Served:
     """Shared state of the routes; it has the attributes that `flowlex.systems.telemetry.access_rights` uses."""
 
@@ -64,7 +56,7 @@ class Served:
         self.replica, self.settings = replica, settings
         self.store: Store = replica.database.store
         self.metrics: Metrics = replica.metrics
-        self.tokens: TokenBook = _Tokens(self.store)
+        self.tokens: TokenBook = TokenBook(self.store, cache_s=inf)  # `keep_tokens` reads them: no request waits
         self.rate: RateLimit = RateLimit(settings.requests_per_s)
         self.slow: asyncio.Lock = asyncio.Lock()
 
@@ -82,8 +74,14 @@ class Served:
             await asyncio.sleep(_TOKENS_S)
 
     async def wait(self, future: Future[T]) -> T:
-        """Wait for the scheduler, and at most some seconds."""
-        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), _WAIT_S)
+        """Wait some seconds for the scheduler; less where its database does not answer, as another may lead by then."""
+        answer = asyncio.wrap_future(future)
+        for _ in range(round(_WAIT_S / _LOOK_S)):
+            if (await asyncio.wait({answer}, timeout=_LOOK_S))[0]:
+                return answer.result()
+            if self.replica.stuck:
+                break
+        raise TimeoutError
 
     async def read(self, question: Callable[[Any], Any]) -> Response:
         """Query the scheduler of this process; a slow answer is found on another thread, one at a time."""
@@ -116,26 +114,6 @@ def served(request: Request) -> Served:
 
 
 ServedDep = Annotated[Served, Depends(served)]
-
-
-async def hand_over(
-    service: Served, who: Identity, events: Iterable[Any], key: str, node_of: Callable[[Any, dict[str, str]], str]
-) -> Taken:
-    """Take events in order; answer 409 at the first that does not fit, with the number taken before it.
-
-    An agent's token may send those of its own node: ``node_of`` returns the node of an event, given those of tasks.
-    """
-    if who.role is Role.AGENT and who.digest:
-        tasks = [event.task for event in events if hasattr(event, "task")]
-        where = await service.wait(service.replica.ask(lambda core: core.nodes_of(tasks))) if tasks else {}
-        for event in events:
-            refuse_other_node(who, node_of(event, where))
-    documents = [event.model_dump(mode="json", exclude_unset=True) for event in events]
-    answer = await service.wait(service.replica.take(documents, who.digest, key))
-    if answer.refused:
-        said = f"events[{answer.taken}]: {answer.refused}; the {answer.taken} before it are taken"
-        raise refuse(409, "refused", said, taken=answer.taken)
-    return Taken(taken=answer.taken)
 
 
 router: APIRouter = APIRouter(
@@ -177,7 +155,7 @@ async def decisions(
     """Decisions since one, at most the last thousand; 409 where some of them are not kept any more."""
     until = asyncio.get_running_loop().time() + wait_s
     while True:
-        found = [each for each in service.replica.decisions if each["number"] > after]
+        found = service.replica.decisions(after)
         if found or asyncio.get_running_loop().time() >= until:
             break
         await asyncio.sleep(0.025)
@@ -208,32 +186,23 @@ async def metrics(service: ServedDep, who: Reader) -> Response:
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-async def _event(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": {"reason": "refused", "message": str(error)}}, 409)
+async def _answer(request: Request, error: Exception) -> JSONResponse:
+    detail: Any = {"reason": "storage", "message": str(error)}
+    match error:
+        case RefusedEvent():
+            return JSONResponse({"detail": detail | {"reason": "refused"}}, 409)
+        case UnknownTask():
+            return JSONResponse({"detail": detail | {"reason": "unknown"}}, 404)
+        case KeyUsed():
+            return JSONResponse({"detail": [{"loc": ["request"], "msg": str(error), "type": "key_used"}]}, 422)
+        case NotLeading():  # without Retry-After, clients try the next address
+            return JSONResponse({"detail": detail | {"reason": "not_leading", "leader": error.leader}}, 503)
+        case TimeoutError():
+            said = "no answer in time; the same Idempotency-Key tells whether it was taken"
+            return JSONResponse({"detail": {"reason": "slow", "message": said}}, 503)
+    return JSONResponse({"detail": detail}, 503, {"Retry-After": "1"})
 
 
-async def _unknown(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": {"reason": "unknown", "message": str(error)}}, 404)
-
-
-async def _key_used(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": [{"loc": ["request"], "msg": str(error), "type": "key_used"}]}, 422)
-
-
-async def _storage(request: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, NotLeading):  # without Retry-After, clients try the next address
-        detail = {"reason": "not_leading", "message": str(error), "leader": error.leader}
-        return JSONResponse({"detail": detail}, 503)
-    if isinstance(error, TimeoutError):
-        detail = {"reason": "slow", "message": "no answer in time; the same Idempotency-Key tells whether it was taken"}
-        return JSONResponse({"detail": detail}, 503)
-    reason = "busy" if isinstance(error, BusyError) else "storage"
-    return JSONResponse({"detail": {"reason": reason, "message": str(error)}}, 503, {"Retry-After": "1"})
-
-
-_OWN: dict[type[Exception], Any] = {
-    RefusedEvent: _event,
-    UnknownTask: _unknown,
-    KeyUsed: _key_used,
-    **dict.fromkeys((BusyError, StorageError, TimeoutError), _storage),
-}
+_OWN: dict[type[Exception], Any] = dict.fromkeys(
+    (RefusedEvent, UnknownTask, KeyUsed, StorageError, TimeoutError), _answer
+)

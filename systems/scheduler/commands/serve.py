@@ -77,10 +77,6 @@ def scheduler(
     step_limit_s: Annotated[
         float | None, typer.Option(min=0.001, help="Seconds of a full solve, where rules or capacities need one.")
     ] = None,
-    without_goal: Annotated[
-        list[str] | None,
-        typer.Option(help="Go on without a goal of another package whose code is gone, as module:name; repeatable."),
-    ] = None,
     follow: Follow = False,
     tokens: Tokens = _TOKENS,
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8760,
@@ -93,14 +89,19 @@ def scheduler(
     An event is answered when it is committed. /docs lists the routes; tokens are made by `flowlex telemetry token
     create --database URL`.
     """
-    from flowlex.systems.scheduler.kinds import read_cluster
+    from flowlex.instances.files import read_instance
+    from flowlex.instances.flow import FlowInstance
 
     with explained():
         options: dict[str, Any] = {"goals": goals, "cost_limit": cost_limit, "scale": scale}
-        options |= {"lexicographic": lexicographic, "step_limit_s": step_limit_s}
-        options["cluster"] = None if cluster is None else read_cluster(cluster)
+        options |= {"lexicographic": lexicographic, "step_limit_s": step_limit_s, "cluster": None}
+        if cluster is not None:
+            instance = read_instance(cluster)
+            if not isinstance(instance, FlowInstance):
+                raise ValueError(f"{cluster}: --cluster is a flow-scheduling instance, this is {instance.kind!r}")
+            options["cluster"] = instance.model_dump(mode="json")
         given = {name for name in options if typed(context, name)}
-        _serve("scheduler", options, given, database, follow, tokens, pace, at, port, tuple(without_goal or ()))
+        _serve("scheduler", options, given, database, follow, tokens, pace, at, port)
 
 
 @app.command()
@@ -161,7 +162,6 @@ def _serve(
     pace: dict[str, Any],
     at: Listening,
     port: int,
-    without: tuple[str, ...] = (),
 ) -> None:
     from flowlex.instances.instance_base import InstanceError
     from flowlex.models.model_base import ModelError
@@ -183,8 +183,8 @@ def _serve(
                 first_tokens(database.store, tokens, agents=agents)
         address = f"{'https' if at.tls_cert else 'http'}://{at.host}:{port}" if port else ""
         try:
-            load = loader_of(settled, without)
-            replica = Replica(database, load, Metrics(), url=address, epoch_s=settled.epoch_s, without=without, **pace)
+            load = loader_of(settled)
+            replica = Replica(database, load, Metrics(), url=address, epoch_s=settled.epoch_s, **pace)
         except (InstanceError, ModelError) as error:
             raise ValueError(str(error)) from error
         collect_on_request()  # the replica collects between decisions

@@ -150,5 +150,5 @@ def test_wall_clocks_that_jump_change_no_lease_and_turn_no_time_back(start, monk
     api.__exit__()
     wait_until(lambda: follower.replica.term == 2)
     follower.post("/v1/step")
-    first, second, third = (each["at_s"] for each in follower.replica.decisions)
+    first, second, third = (each["at_s"] for each in follower.replica.decisions())
     assert first <= second <= first + 60 and second <= third
