@@ -7,9 +7,11 @@ A follower takes over when the beat has not changed for a while by its own monot
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -191,7 +193,7 @@ class SchedulerDatabase:
         self._database.change(sa.update(LEASE).where(LEASE.c.term == term).values(holder=""))
 
     def end_stopped(self, holder: dict[str, Any] | None) -> bool:
-        """Kill a leader that is stopped, as it may hold the lock of a SQLite file, so on this machine; say if one was.
+        """Kill a leader that is stopped, so on this machine, while a SQLite file is locked; say if one was.
 
         Its lock keeps everybody from writing, and only its end frees it. Its open transaction is undone. A leader that
         runs, and perhaps waits for the lock itself, is left alone.
@@ -200,8 +202,13 @@ class SchedulerDatabase:
             return False
         if _process(holder["pid"]) != ("T", holder["started"]):
             return False
-        os.kill(holder["pid"], signal.SIGKILL)
-        return True
+        with contextlib.closing(sqlite3.connect(self._database.file, timeout=0.1, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                os.kill(holder["pid"], signal.SIGKILL)
+                return True
+        return False
 
     def _fence(self, connection: sa.Connection, term: int) -> None:
         beat = sa.update(LEASE).where(LEASE.c.term == term).values(beat=LEASE.c.beat + 1)

@@ -449,6 +449,8 @@ class Replica(Generic[C]):
                 self.leader = "" if lease.holder is None else lease.holder["url"]
                 self.failing = "this process follows"
                 silent = lease.holder is None or time.monotonic() > seen_at + self._lease_s
+                if silent and self.database.end_stopped(lease.holder):
+                    _LOG.warning("the leader was stopped while it held the database's lock; it is ended")
                 if silent or self._cut_off(self.leader):
                     self._renewed = time.monotonic()
                     taken = self.database.take_over(lease, me(self._url))
@@ -461,16 +463,12 @@ class Replica(Generic[C]):
                 self._lead(None)
                 seen_at = time.monotonic()
             except Exception as error:
-                silent = self.term is None and time.monotonic() > seen_at + self._lease_s
-                ended = silent and "locked" in str(error) and self.database.end_stopped(seen.holder)
-                if ended:
-                    _LOG.warning("the leader was stopped while it held the database's lock; it is ended")
                 if told != (told := _short(error)):
                     _LOG.error("the database cannot be used: %s", told)
                 if self.term is None:
                     self.failing = f"the database cannot be used: {told}"
-                    if not ended:  # the leader may have been kept from it too
-                        seen_at = max(seen_at, time.monotonic() - self._lease_s / 2)
+                    # The leader may have been kept from it too.
+                    seen_at = max(seen_at, time.monotonic() - self._lease_s / 2)
 
     def _on_core(self, run: Callable[[], T]) -> T:
         return self._call(run, ours=True).result()
