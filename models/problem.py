@@ -48,6 +48,7 @@ from flowlex.formulations.solver_outcome import (
     SolveOptions,
     Status,
 )
+from flowlex.models.equal_labels import EqualLabels, equal_labels
 from flowlex.models.exact_proofs import exact_proof, proven, snapped
 from flowlex.models.incumbents import Offers
 from flowlex.models.problem_solution import ProblemSolution, StageAnswer, StageAnswers, duals_of, plain_number
@@ -516,6 +517,10 @@ class Problem(Statement):
         costs = [(-1.0 if o.maximize else 1.0) * o.cost(self.column_count) for o in self.objectives]
         _log.info("%s: %d variables, %d rows; solving", self.name, self.column_count, self.row_count)
         compiled = time.perf_counter()
+        if engine != "pulp" and chosen.solver is None and (equal := equal_labels(self)) is not None:
+            answer = self._counted(equal, chosen, certify, first, report, strong, leaves)
+            if answer is not None:
+                return answer
         offers = None if report is None else Offers(report)
         watch = Watch(found=None if offers is None else lambda x: offers(lambda: self._found(x), often=True))
         if engine == "pulp" or chosen.solver is not None:
@@ -526,7 +531,7 @@ class Problem(Statement):
             chosen = replace(chosen, solver=None)
             clock -= time.perf_counter() - compiled  # another process
         steps = [_step(o, arrays.integrality) for o in self.objectives]
-        rounds = _CUT_ROUNDS if certify else 0
+        rounds = _CUT_ROUNDS if certify or leaves else 0
 
         line = ProgressLine(
             [o.name for o in self.objectives],
@@ -571,6 +576,64 @@ class Problem(Statement):
             if _is_proven(other) or self._better(other, solution):
                 return other
         return solution
+
+    def _counted(
+        self,
+        equal: EqualLabels,
+        chosen: SolveOptions,
+        certify: bool,
+        first: Floats | None,
+        report: Any,
+        strong: bool,
+        leaves: bool,
+    ) -> ProblemSolution | None:
+        """The answer of the problem whose equal labels are counted; None if it does not hold for this one."""
+        clock, counted = processor_seconds(), equal.counted
+        _log.info("%s: equal labels of %s are counted", self.name, equal.level)
+
+        def dealt(answer: ProblemSolution) -> None:
+            assert answer.exact is not None
+            report(self.judged(equal.dealt(answer.exact).floats, answer.engine, answer.message))
+
+        found = counted.solve_with(
+            chosen,
+            certify=certify,
+            first=None if first is None else equal.summed(first),
+            report=None if report is None else dealt,
+            strong=strong,
+            leaves=leaves,
+        )
+        if found.status in (Status.UNBOUNDED, Status.ERROR) or found.program is None:
+            return None
+        program = exact_program(self)
+        exact = None if found.exact is None else equal.dealt(found.exact)
+        proof = equal.expanded(found.found, found.program)
+        claimed = str(found.status) if certify or exact is None else "feasible"
+        budget = Budget.remaining(chosen.time_limit_s, clock)
+        verdict = judge(program, exact, proof if certify else Proof(), claimed, budget)
+        shown = [each.bound for each in verdict.stages] == [each.exact[1] for each in found.stages.values()]
+        if not verdict.certificate.ok or (certify and not shown and not verdict.late):
+            _log.info("%s: the counted answer does not hold for single labels", self.name)
+            return None
+        tree = next(iter(proof.stages.values()), ())
+        duals = None
+        if exact is not None and len(tree) == 1 and not tree[0].branches and not tree[0].derived:
+            of = tree[0].rows
+            each = [of[name].floats if name in of else np.zeros(b.index.count) for name, b in self.rows.items()]
+            duals = np.concatenate([np.zeros(0), *each])
+        sign = -1.0 if self.objectives and self.objectives[0].maximize else 1.0
+        return replace(
+            found,
+            source=ProblemSource(self),  # type: ignore[arg-type]
+            problem=self,
+            numbers=None if exact is None else exact.floats,
+            exact=exact,
+            program=program,
+            found=proof,
+            certificate=verdict.certificate if certify else None,
+            duals=duals_of(self, duals, sign),  # type: ignore[arg-type]
+            infeasibility=self._conflict(10.0) if found.status is Status.INFEASIBLE else None,
+        )
 
     def _refuse_endless(self, arrays: LinearProgramArrays) -> None:
         """Raise for numbers that solvers read as infinite, so that what they bound would be without bound."""

@@ -172,6 +172,11 @@ class ColumnBlock:
     levels: Callable[[], Sequence[Labels]] = list
 
     @cached_property
+    def written(self) -> list[str]:
+        """Labels as text."""
+        return self.texts()
+
+    @cached_property
     def labels(self) -> Sequence[Labels]:
         """Labels by level of each column."""
         return self.levels()
@@ -194,9 +199,14 @@ class RowBlock:
     runs: Callable[[Sequence[str]], tuple[Positions, Positions]] | None = None
 
     @cached_property
+    def written(self) -> list[str]:
+        """Labels as text."""
+        return self.texts()
+
+    @cached_property
     def places(self) -> dict[str, int]:
         """Position of each label."""
-        return {text: k for k, text in enumerate(self.texts())}
+        return {text: k for k, text in enumerate(self.written)}
 
     @cached_property
     def once(self) -> bool:
@@ -289,11 +299,11 @@ class ExactProgram:
     @cached_property
     def places(self) -> dict[str, dict[str, int]]:
         """Column of each label, by name of the columns."""
-        return {b.name: {t: b.start + k for k, t in enumerate(b.texts())} for b in self.columns}
+        return {b.name: {t: b.start + k for k, t in enumerate(b.written)} for b in self.columns}
 
     def column_text(self, column: int) -> tuple[str, str]:
         """Name and label of a column."""
         for block in self.columns:
             if block.start <= column < block.start + block.count:
-                return block.name, block.texts()[column - block.start]
+                return block.name, block.written[column - block.start]
         raise IndexError(column)

@@ -1,8 +1,9 @@
 """A proof: for each objective leaves that cover all answers, each with multipliers; rows that were derived on the way.
 
 In files, multipliers are rationals by name and label of a row; a name may carry one ``default`` for all its labels.
-Multipliers that several leaves share stand once, under ``shared``, by a name of their own; one number for ``earlier``
-counts for all objectives before. An objective with the leaves of one listed before it gives that one's name instead.
+Multipliers that several leaves share stand once, under ``shared``, by a name of their own; sums of variables that
+several branches compare stand under ``sums``. One number for ``earlier`` counts for all objectives before. An
+objective with the leaves of one listed before it gives that one's name instead.
 """
 
 from __future__ import annotations
@@ -123,18 +124,24 @@ def to_document(proof: Proof, program: ExactProgram) -> dict[str, Any]:
     names = {key: f"multipliers {k}" for k, key in enumerate(shared)}
     if shared:
         found["shared"] = {names[key]: _rows_out(rows, program) for key, rows in shared.items()}
+    cases = (case for row in proof.derived for case in row.cases)
+    every = (leaf for each in (*proof.stages.values(), proof.empty) for leaf in each)
+    often = Counter(b.what for leaf in (*cases, *every) for b in leaf.branches if len(b.column) > 1)
+    sums = {what: f"sum {k}" for k, what in enumerate(what for what, times in often.items() if times > 1)}
+    if sums:
+        found["sums"] = {name: _terms_out(*map(np.array, what), program) for what, name in sums.items()}
     if proof.stages:
         of: dict[int, str] = {}
         found["stages"] = {}
         for name, leaves in proof.stages.items():
             same = of.setdefault(id(leaves), name)
-            found["stages"][name] = same if same != name else [_leaf_out(leaf, program, names) for leaf in leaves]
+            found["stages"][name] = same if same != name else [_leaf_out(leaf, program, names, sums) for leaf in leaves]
     if proof.derived:
         found["derived"] = [
             {
                 "row": _terms_out(d.column, d.value, program),
                 "stage": d.stage,
-                "cases": [_leaf_out(c, program, {}) for c in d.cases],
+                "cases": [_leaf_out(c, program, {}, sums) for c in d.cases],
             }
             for d in proof.derived
         ]
@@ -144,14 +151,14 @@ def to_document(proof: Proof, program: ExactProgram) -> dict[str, Any]:
             for name, x in proof.points.items()
         }
     if proof.empty:
-        found["empty"] = [_leaf_out(leaf, program, names) for leaf in proof.empty]
+        found["empty"] = [_leaf_out(leaf, program, names, sums) for leaf in proof.empty]
     if proof.ray:
         found["point"] = _vector_out(proof.point, program)
         found["ray"] = _vector_out(proof.ray, program)
     return found
 
 
-def _leaf_out(leaf: Leaf, program: ExactProgram, names: Mapping[int, str]) -> dict[str, Any]:
+def _leaf_out(leaf: Leaf, program: ExactProgram, names: Mapping[int, str], sums: Mapping[Any, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if rows := _rows_out(leaf.rows, program):
         found["rows"] = rows
@@ -172,7 +179,7 @@ def _leaf_out(leaf: Leaf, program: ExactProgram, names: Mapping[int, str]) -> di
     if leaf.branches:
         found["branches"] = [
             {
-                "row": _terms_out(b.column, b.value, program),
+                "row": sums.get(b.what) or _terms_out(b.column, b.value, program),
                 "relation": "<=" if b.upper else ">=",
                 "side": b.side,
                 **({"multiplier": number(b.multiplier)} if b.multiplier else {}),
@@ -192,7 +199,7 @@ def _rows_out(multipliers: Mapping[str, Exact], program: ExactProgram) -> dict[s
             continue
         common, times = Counter(numbers).most_common(1)[0]
         default = common if common and times > len(numbers) // 2 else 0
-        texts = program.rows[name].texts()
+        texts = program.rows[name].written
         at = {texts[k]: number(v * y.unit) for k, v in enumerate(numbers) if v != default}
         rows[name] = {"default": number(default * y.unit), "at": at} if default else {"at": at}
     return rows
@@ -221,16 +228,18 @@ def from_document(document: Any, program: ExactProgram) -> Proof:
         raise ProofError(
             f"the proof has format {_shown(document.get('format'))}, this version reads {FORMAT}; solve again"
         )
-    _only(document, "the proof", "format", "shared", "stages", "derived", "empty", "point", "ray", "points")
+    _only(document, "the proof", "format", "shared", "sums", "stages", "derived", "empty", "point", "ray", "points")
     order = [o.name for o in program.objectives]
     stages = _object(document.get("stages", {}), "stages")
     shared = {
         name: _rows_in(rows, program)
         for name, rows in _object(document.get("shared", {}), "shared multipliers").items()
     }
+    sums = {name: _terms_in(row, program) for name, row in _object(document.get("sums", {}), "sums").items()}
+    common = _Common(shared, sums)
     if odd := stages.keys() - set(order):
         raise ProofError(f"stages: no objective is named {_shown(sorted(odd)[0])}")
-    derived = [_derived_in(d, k, program, shared) for k, d in enumerate(_list(document.get("derived", []), "derived"))]
+    derived = [_derived_in(d, k, program, common) for k, d in enumerate(_list(document.get("derived", []), "derived"))]
     place, found = {name: k for k, name in enumerate(order)}, dict[str, tuple[Leaf, ...]]()
     for name, leaves in stages.items():
         if isinstance(leaves, str) and leaves not in found:
@@ -238,12 +247,12 @@ def from_document(document: Any, program: ExactProgram) -> Proof:
         found[name] = (
             found[leaves]
             if isinstance(leaves, str)
-            else tuple(_leaf_in(x, program, shared, order[: place[name]]) for x in _list(leaves, f"stages {name!r}"))
+            else tuple(_leaf_in(x, program, common, order[: place[name]]) for x in _list(leaves, f"stages {name!r}"))
         )
     return Proof(
         found,
         tuple(derived),
-        tuple(_leaf_in(x, program, shared, []) for x in _list(document.get("empty", []), "empty")),
+        tuple(_leaf_in(x, program, common, []) for x in _list(document.get("empty", []), "empty")),
         _vector_in(document.get("point", []), program),
         _vector_in(document.get("ray", []), program) if document.get("ray") else (),
         {name: _exact(_vector_in(x, program)) for name, x in _object(document.get("points", {}), "points").items()},
@@ -276,19 +285,25 @@ def _exact(values: Sequence[Fraction | int]) -> Exact:
         raise ProofError(str(error)) from error
 
 
-def _derived_in(document: Any, k: int, program: ExactProgram, shared: Mapping[str, Mapping[str, Exact]]) -> Derived:
+@dataclass(frozen=True, eq=False)
+class _Common:
+    """What leaves of a document name: multipliers of rows, and sums of variables."""
+
+    shared: Mapping[str, Mapping[str, Exact]]
+    sums: Mapping[str, tuple[Positions, Whole]]
+
+
+def _derived_in(document: Any, k: int, program: ExactProgram, common: _Common) -> Derived:
     each = _only(_object(document, f"derived row {k}"), f"derived row {k}", "row", "stage", "cases")
     column, value = _terms_in(each.get("row"), program)
     stage = each.get("stage", 0)
     if not isinstance(stage, int) or isinstance(stage, bool) or not 0 <= stage <= len(program.objectives):
         raise ProofError(f"derived row {k}: stage {_shown(stage)} does not exist")
     cases, before = _list(each.get("cases", []), f"derived row {k}"), [o.name for o in program.objectives[:stage]]
-    return Derived(column, value, tuple(_leaf_in(x, program, shared, before) for x in cases), stage)
+    return Derived(column, value, tuple(_leaf_in(x, program, common, before) for x in cases), stage)
 
 
-def _leaf_in(
-    document: Any, program: ExactProgram, shared: Mapping[str, Mapping[str, Exact]], before: Sequence[str]
-) -> Leaf:
+def _leaf_in(document: Any, program: ExactProgram, common: _Common, before: Sequence[str]) -> Leaf:
     """Read a leaf; ``before``: the objectives that come earlier."""
     each = _object(document, "a leaf")
     keys = "rows", "shared", "complete", "blocks", "earlier", "derived", "branches", "own", "with_earlier"
@@ -300,7 +315,7 @@ def _leaf_in(
         raise ProofError(f"a leaf's own is at least 0, got {_shown(each['own'])}")
     rows = _rows_in(each.get("rows", {}), program)
     use = each.get("shared")
-    if use is not None and (not isinstance(use, str) or use not in shared):
+    if use is not None and (not isinstance(use, str) or use not in common.shared):
         raise ProofError(f"no shared multipliers are named {_shown(use)}")
     complete = _list(each.get("complete", []), "complete")
     for name in complete:
@@ -323,8 +338,8 @@ def _leaf_in(
         if not name.isascii() or not name.isdigit() or len(name) > 9:
             raise ProofError(f"a multiplier of derived row {_shown(name)}, which does not exist")
         derived[int(name)] = rational(v)
-    branches = tuple(_branch_in(b, program) for b in _list(each.get("branches", []), "branches"))
-    use_rows, joined = {} if use is None else shared[use], each.get("with_earlier", False)
+    branches = tuple(_branch_in(b, program, common) for b in _list(each.get("branches", []), "branches"))
+    use_rows, joined = {} if use is None else common.shared[use], each.get("with_earlier", False)
     return Leaf(rows, earlier, derived, branches, own, use_rows, tuple(complete), every, tuple(blocks), joined)
 
 
@@ -358,9 +373,12 @@ def _rows_in(document: Any, program: ExactProgram) -> dict[str, Exact]:
     return rows
 
 
-def _branch_in(document: Any, program: ExactProgram) -> Branch:
+def _branch_in(document: Any, program: ExactProgram, common: _Common) -> Branch:
     each = _only(_object(document, "a branch"), "a branch", "row", "relation", "side", "multiplier")
-    column, value = _terms_in(each.get("row"), program)
+    row = each.get("row")
+    if isinstance(row, str) and row not in common.sums:
+        raise ProofError(f"a branch: no sum is named {_shown(row)}")
+    column, value = common.sums[row] if isinstance(row, str) else _terms_in(row, program)
     side = rational(each.get("side"))
     if each.get("relation") not in ("<=", ">=") or side.denominator != 1:
         raise ProofError(f"a branch is a row, <= or >=, and an integer, got {_shown(document)}")

@@ -38,7 +38,7 @@ def proof_schema() -> dict[str, Any]:
     branch = record(
         "A side of an integer combination of integer variables.",
         ["row", "relation", "side"],
-        row=row,
+        row={"anyOf": [row, name], "description": "Its terms, or the name of a sum."},
         relation={"enum": ["<=", ">="]},
         side={"type": ["integer", "string"]},
         multiplier=_NUMBER,
@@ -72,6 +72,7 @@ def proof_schema() -> dict[str, Any]:
         [],
         format={"const": FORMAT},
         shared=by_name(rows, "Multipliers of several leaves, by a name."),
+        sums=by_name(row, "Sums of variables that several branches compare, by a name."),
         stages=by_name(
             {"anyOf": [leaves, name]},
             "The leaves that bound each objective, by its name; or the name of one listed before with the same.",
