@@ -115,6 +115,9 @@ def proven(
     if program.count > _MOST_COLUMNS or not all(stage.proven for stage in outcome.stages):
         return exact, proof, verdict
     if values is None or exact is None:
+        proofless = claimed == "infeasible" and verdict.certificate.verdict != "proven"
+        if proofless and (divided := _without_integers(program)) is not None:
+            return None, divided, judge(program, None, divided, claimed, budget.time)
         if not verdict.certificate.ok:
             proof = _exact_without_answer(program, outcome, proof, budget)
             verdict = judge(program, None, proof, claimed, budget.time)
@@ -288,6 +291,36 @@ def _leaf_bound(
     if leaf.own or total is None:
         return total
     return _ENDLESS if total > 0 else None
+
+
+def _without_integers(program: ExactProgram) -> Proof | None:
+    """A proof from one equation whose integer coefficients have a divisor that its side has not; None: there is none.
+
+    The equation divided by its divisor is rounded up from both sides: ``2 x - 2 y = 1`` says that ``x - y >= 1`` and
+    that ``y - x >= 0``.
+    """
+    for name, block in program.rows.items():
+        if block.relation != "==" or not len(block.column):
+            continue
+        divisor = np.zeros(block.count, block.value.dtype)
+        np.gcd.at(divisor, block.row, block.value)
+        whole = np.ones(block.count, bool)
+        np.logical_and.at(whole, block.row, program.integer[block.column])
+        for k in np.flatnonzero(whole & (divisor != 0)).tolist():
+            if block.rhs[k] % divisor[k] == 0:
+                continue
+            at = block.row == k
+            columns, values = block.column[at], block.value[at] // divisor[k]
+            if len(np.unique(columns)) < len(columns):
+                continue
+            both = []
+            for sign in (1, -1):
+                y = np.zeros(block.count, np.int64)
+                y[k] = sign
+                case = Leaf({name: Exact(y, 1 / (int(divisor[k]) * block.unit))})
+                both.append(Derived(columns, sign * values, (case,)))
+            return Proof(derived=tuple(both), empty=(Leaf(derived={0: Fraction(1), 1: Fraction(1)}, own=0),))
+    return None
 
 
 def _exact_without_answer(program: ExactProgram, outcome: found.StagesOutcome, proof: Proof, budget: Budget) -> Proof:

@@ -249,3 +249,14 @@ def test_solving_is_silent_until_the_log_is_asked_for(
     levels = [(each.levelname, each.name.split(".")[0]) for each in caplog.records]
     assert levels == [(level, "flowlex") for level in ("INFO", "DEBUG", "INFO", "INFO", "WARNING", "DEBUG", "INFO")]
     assert "objective value = 7, proven" in caplog.text and "optimal, proven exactly" in caplog.text
+
+
+def test_an_equation_that_no_integers_satisfy_is_proven_by_its_divisor() -> None:
+    p = fx.Problem("parity")
+    x = p.variables("x", side=["a", "b", "c"], integer=True, lower=-float("inf"))
+    p.constrain("odd", 6 * x.sel(side="a").sum() - 9 * x.sel(side="b").sum() + 15 * x.sel(side="c").sum() == 1)
+    p.minimize("a", x.sel(side="a").sum())
+    s = p.solve()
+    assert s.status == "infeasible"
+    assert (s.certificate.claim, s.certificate.verdict) == ("infeasible", "proven")
+    assert fx.verify(s.to_dict(), p).verdict == "proven"
