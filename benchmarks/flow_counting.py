@@ -1,7 +1,7 @@
 """Tasks with CPU and memory: what the program over classes of tasks and kinds of machines is worth.
 
-Each cluster is solved twice within the same limit: by `flowlex.models.flow.counted_program`, and as it is stated, task
-by task (a rule that holds anyway makes the model solve its statement). Times are processor times.
+Each cluster is solved twice within the same limit: by `flowlex.models.flow.methods.counted_program`, and as it is
+stated, task by task (a rule that holds anyway makes the model solve its statement). Times are processor times.
 """
 
 from __future__ import annotations

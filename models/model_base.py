@@ -221,7 +221,9 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         """
         verifier = verifier_for(self.instance.kind)
         if solution.stated is not None:
-            return None if self._restated else verify(solution.to_dict(), self.instance, budget)
+            return (
+                None if self._restated else verify(solution.to_dict(), self.instance, budget, goals=self._own_goals())
+            )
         if verifier is not None:
             document = solution.to_dict()
             provable = document["answer"] or document["proof"] or verifier.solvable
@@ -363,7 +365,7 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
             yield replace(bare, message=f"{solution.message} {why}".lstrip())
             return
         lowered = replace(solution.without_claims(why), unproven=False)
-        found = changed_finding(lowered.to_dict(), self.instance, budget)
+        found = changed_finding(lowered.to_dict(), self.instance, budget, goals=self._own_goals())
         if found is not None and found.objective is not None and found.bound is not None:
             objective, bound = Fraction(found.objective), Fraction(found.bound)
             gap = float(abs(objective - bound) / max(Fraction(1), abs(objective)))

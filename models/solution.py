@@ -267,17 +267,18 @@ class Solution:
         values = {} if stated.values is None else stated.values
         whole = all(value == int(value) for name in self.decision for value in values.get(name, {}).values())
         told = stated.values is not None and whole
+        beside = stated.values is not None or self.status is Status.INFEASIBLE
         return plain_document | {
             "status": str(self.status),
             "changes": self.changes.plain(),
             "values": None if stated.values is None else stated.written,
             "metrics": self.metrics() if told else {},
-            "answer": self._answer() if told else self._beside_values() if stated.values is not None else {},
+            "answer": self._answer() if told else self._beside_values() if beside else {},
             "proof": dict(stated.proof),
         }
 
     def _beside_values(self) -> dict[str, Any]:
-        """The answer where relaxed variables split the decision, beside the values."""
+        """What the answer says where relaxed variables split the decision, or where there is none."""
         return {}
 
     def save(self, path: str | Path, *, file: str = "", force: bool = False) -> Path:

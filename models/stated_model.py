@@ -78,6 +78,8 @@ class StatedModel(Generic[SolutionT]):
         @classmethod
         def declared(cls) -> frozenset[str]: ...
 
+        def _own_goals(self) -> tuple[Any, ...]: ...
+
     #: What the site shows: caption, generator of the instance, options.
     examples: ClassVar[tuple[tuple[str, str, Mapping[str, Any]], ...]] = ()
     #: Rows that no change may drop, and why.
@@ -435,7 +437,7 @@ class StatedModel(Generic[SolutionT]):
             raise ModelError(str(error)) from error
         words = "Values from outside; no optimum is claimed."
         solution = self._read(replace(found, status=Status.FEASIBLE, message=words))  # the verifier judges them
-        certificate = verify(solution.to_dict(), self.instance)
+        certificate = verify(solution.to_dict(), self.instance, goals=self._own_goals())
         if failed := "; ".join(f"{c.name}: {c.detail or c.worst}" for c in certificate.checks if not c.ok):
             raise CertificateError(f"{self.name}: {self.instance.name}: the values are no answer ({failed})")
         return replace(solution, certificate=certificate)

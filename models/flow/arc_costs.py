@@ -87,6 +87,11 @@ class Rules:
             self.order.within(self.wait_cost or 0, "wait_cost")
             self.order.within(self.credit, "Continuity")
 
+    @property
+    def rank_names(self) -> tuple[str, ...]:
+        """Names of the last stages: ``cost``, or the goals in strict order."""
+        return ("cost",) if self.order is None else self.order.names
+
     def level(self, priority: int) -> int:
         """Importance of a job in the strict order; 0 if its waiting has an ordinary cost."""
         if self.priority is not None:
@@ -123,16 +128,6 @@ class Rules:
     def offers(self, task: TaskView, cluster: ClusterView) -> dict[str | Spot, int]:
         """Cost of each arc of a task: to machines by name, to groups of machines by `Spot`."""
         return self.staying(task, self.moving(task, cluster), cluster)
-
-    def everywhere(self, task: TaskView, cluster: ClusterView) -> dict[str, int]:
-        """Least cost of a task on every machine where it may run, over its direct arcs and its groups."""
-        found: dict[str, int] = {}
-        for target, cost in self.offers(task, cluster).items():
-            only = only_machine(target) if isinstance(target, Spot) else target
-            for name in cluster.members(target) if only is None and isinstance(target, Spot) else (only,):
-                if name is not None and (name not in found or cost < found[name]):
-                    found[name] = cost
-        return found
 
     def prices_slots(self, machines: Iterable[Machine]) -> bool:
         """Return whether a goal prices slots of any of these machines."""
@@ -289,11 +284,7 @@ class Rules:
 
         ``apart``: machines that run another task of the same different-machines rule.
         """
-        fit = (
-            machine
-            for target in self._targets(task, cluster)
-            for machine in ((target,) if isinstance(target, str) else cluster.members(target))
-        )
+        fit = (machine for target in self._targets(task, cluster) for machine in cluster.reach(target))
         first = next(fit, None)
         if first is None:
             wants = [" or ".join(map(str, a)) for goal in self._placing for a in goal.required(task)]

@@ -3,7 +3,7 @@
 Tasks of one class have the same job, costs, demands and rules; machines of one kind have the same costs for every
 class and the same slots, capacities and domains. With slots, domains and ``different_machines`` alone, counts can
 always be assigned to tasks and machines; with capacities, counts are a relaxation (see
-`flowlex.models.flow.counted_program`).
+`flowlex.models.flow.methods.counted_program`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.exact_rationals import rationals
 from flowlex.instances.flow import FlowInstance, Machine
 from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.goal_interface import ClusterView, TaskView
-from flowlex.models.flow.network import ScheduleNetwork
+from flowlex.models.flow.goal_interface import TaskView
 from flowlex.models.flow.own_goals import is_foreign
+from flowlex.models.flow.priced_instance import PricedInstance
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.model_base import ModelError
 
@@ -89,8 +89,8 @@ class FlowData:
 
     instance: FlowInstance
     rules: Rules
-    schedule: ScheduleNetwork
     task_rules: TaskRules
+    priced: PricedInstance
     counted: bool  # whether classes and kinds are counted; otherwise each task and machine is one of its own
     class_of: Integers  # (T,) class of each task
     kind_of: Integers  # (M,) kind of each machine
@@ -101,26 +101,19 @@ class FlowData:
 
     @classmethod
     def of(
-        cls,
-        instance: FlowInstance,
-        rules: Rules,
-        schedule: ScheduleNetwork,
-        task_rules: TaskRules,
-        *,
-        counted: bool = False,
-        machines_alone: bool = False,
-        most: int | None = None,
+        cls, priced: PricedInstance, *, counted: bool = False, machines_alone: bool = False, most: int | None = None
     ) -> Self:
         """Group identical tasks and machines if they are ``counted``; ``machines_alone``: tasks only.
 
         ``most``: find the pairs of so many classes only.
         """
-        classes, kinds = np.arange(len(schedule.views)), np.arange(len(instance.machines))
+        instance, rules, task_rules = priced.instance, priced.rules, priced.task_rules
+        classes, kinds = np.arange(len(priced.views)), np.arange(len(instance.machines))
         if counted:
             foreign = any(is_foreign(goal) for goal in rules.goals)
-            classes = _numbered(_key(view, rules, task_rules, foreign=foreign) for view in schedule.views)
-        firsts = [schedule.views[t] for t in _firsts(classes).tolist()[:most]]
-        prices = _prices(instance, rules, task_rules, firsts, instance.resources if counted else ())
+            classes = _numbered(_key(view, rules, task_rules, foreign=foreign) for view in priced.views)
+        firsts = _firsts(classes).tolist()[:most]
+        prices = _prices(priced, firsts, instance.resources if counted else ())
         if counted and not machines_alone:
             has = Resources.of(instance).capacity.tolist()
             kinds = _numbered(
@@ -128,9 +121,9 @@ class FlowData:
                     tuple(price.get(machine.name) for price in prices),
                     tuple(amounts),
                     task_rules.tags & machine.tags,
-                    tuple(rules.slot_costs(machine)),
+                    tuple(slots),
                 )
-                for machine, amounts in zip(instance.machines, has, strict=True)
+                for machine, amounts, slots in zip(instance.machines, has, priced.slot_costs, strict=True)
             )
         names = [instance.machines[m].name for m in _firsts(kinds).tolist()]
         pairs = [(k, p, price[name]) for k, price in enumerate(prices) for p, name in enumerate(names) if name in price]
@@ -138,7 +131,7 @@ class FlowData:
             del pairs[-1:]
         ends = np.array([(k, p) for k, p, _ in pairs], np.int64).reshape(-1, 2)
         costs = [cost for *_, cost in pairs]
-        return cls(instance, rules, schedule, task_rules, counted, classes, kinds, ends[:, 0], ends[:, 1], costs)
+        return cls(instance, rules, task_rules, priced, counted, classes, kinds, ends[:, 0], ends[:, 1], costs)
 
     @cached_property
     def resources(self) -> Resources:
@@ -178,7 +171,7 @@ class FlowData:
     @cached_property
     def first_views(self) -> list[TaskView]:
         """Tasks, or the first of each class."""
-        return [self.schedule.views[t] for t in self.first_task.tolist()]
+        return [self.priced.views[t] for t in self.first_task.tolist()]
 
     @cached_property
     def task_names(self) -> list[str]:
@@ -198,7 +191,7 @@ class FlowData:
     @cached_property
     def _first_of(self) -> dict[str, str]:
         names = self.task_names
-        return {v.task.name: names[k] for v, k in zip(self.schedule.views, self.class_of.tolist(), strict=True)}
+        return {v.task.name: names[k] for v, k in zip(self.priced.views, self.class_of.tolist(), strict=True)}
 
 
 def _numbered(keys: Iterable[Hashable]) -> Integers:
@@ -222,25 +215,22 @@ def _key(view: TaskView, rules: Rules, task_rules: TaskRules, *, foreign: bool) 
     return (*own, placed, task.data, costs, demands, *tied)
 
 
-def _prices(
-    instance: FlowInstance, rules: Rules, task_rules: TaskRules, views: Sequence[TaskView], resources: Sequence[str]
-) -> list[dict[str, int]]:
-    """Cost by machine of each task, for the machines that may run it and have enough of these ``resources``."""
-    cluster = ClusterView.of(instance)
+def _prices(priced: PricedInstance, tasks: Sequence[int], resources: Sequence[str]) -> list[dict[str, int]]:
+    """Cost by machine of some tasks, for the machines that may run them and have enough of these ``resources``."""
     found, count = [], 0
-    for view in views:
-        inside, asked = task_rules.inside.get(view.task.name), view.task.demands
-        costs = rules.everywhere(view, cluster)
-        mine = {}
-        for machine in instance.machines:
-            fits = machine.slots and machine.name in costs and (inside is None or machine.name in inside)
-            if fits and all(asked.get(r, 0) <= machine.capacity.get(r, 0) for r in resources):
-                mine[machine.name] = costs[machine.name]
+    for t in tasks:
+        task, costs = priced.views[t].task, priced.costs(t)
+        inside, mine = priced.task_rules.inside.get(task.name, costs), {}
+        for machine in priced.instance.machines if costs else ():
+            name, has = machine.name, machine.capacity
+            may = machine.slots and name in costs and name in inside
+            if may and (not resources or all(task.demands.get(r, 0) <= has.get(r, 0) for r in resources)):
+                mine[name] = costs[name]
         found.append(mine)
         count += len(mine)
         if count > _PAIRS:
             raise ModelError(
-                f"{instance.name}: the integer program names every kind of task on every machine, here more than "
-                f"{_PAIRS} pairs; use a smaller instance, or leave out the changes, rules or capacities"
+                f"{priced.instance.name}: the integer program names every kind of task on every machine, here more "
+                f"than {_PAIRS} pairs; use a smaller instance, or leave out the changes, rules or capacities"
             )
     return found

@@ -153,6 +153,10 @@ class ClusterView:
         tags = self.tags[name]
         return spot.has <= tags and not (spot.lacks & tags)
 
+    def reach(self, target: str | Spot) -> Iterable[str]:
+        """Iterate over the machines behind an arc: the machine itself, or those of a spot."""
+        return (target,) if isinstance(target, str) else self.members(target)
+
     def members(self, spot: Spot) -> Iterator[str]:
         """Iterate over the machines of a spot, searched among those with its rarest tag."""
         tagged = [self.by_tag.get(tag, {}) for tag in spot.has]

@@ -9,7 +9,8 @@ exists and is found exactly. Tasks that must run on different machines have thei
 through one arc of capacity 1 (see `flowlex.models.flow.network.single_files`): still a network. Source: Sirius (Journal
 of Software 28(3), 2017), Quincy (SOSP 2009); strict priorities, elastic shares (see
 `flowlex.models.flow.arc_costs.StageWeights`) and single files are reconstructed. With capacities of machines or rules
-across tasks, the network only gives a first proposal for an integer program: `flowlex.models.flow.program_method`.
+across tasks, the network only gives a first proposal for an integer program:
+`flowlex.models.flow.methods.integer_program`.
 """
 
 from __future__ import annotations
@@ -29,16 +30,15 @@ from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.fair_share_demands import rule_of
 from flowlex.models.flow.flow_data import FlowData
-from flowlex.models.flow.goal_interface import ClusterView, Scale, task_views
+from flowlex.models.flow.goal_interface import Scale, task_views
 from flowlex.models.flow.goals import FairShares, Goal, Placement, Preset, Priority, common_scale, preset
 from flowlex.models.flow.lexicographic_costs import StrictOrder
-from flowlex.models.flow.network import ScheduleNetwork, build_network
-from flowlex.models.flow.network_method import FlowRun, NetworkMethod, chosen_stage, score_of
-from flowlex.models.flow.own_goals import AskedGoal, ask, is_foreign
-from flowlex.models.flow.program_method import ProgramMethod
-from flowlex.models.flow.solution import FlowSolution, Score
+from flowlex.models.flow.methods.integer_program import ProgramMethod
+from flowlex.models.flow.methods.minimum_cost_flow import FlowRun, NetworkMethod, chosen_stage
+from flowlex.models.flow.own_goals import AskedGoal, ask
+from flowlex.models.flow.priced_instance import PricedInstance
+from flowlex.models.flow.solution import FlowSolution, Score, score_of
 from flowlex.models.flow.statement import NEEDED, ROWS, state
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.flow.waiting_reasons import CHANGED, SHARE_USED, WORTH_MORE, waiting_reasons
@@ -120,22 +120,15 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return Rules(goals, self.wait_cost, Scale(factor), task_views(self.instance), order)
 
     @cached_property
-    def schedule(self) -> ScheduleNetwork:
-        """The network, with the meaning of its arcs."""
-        return build_network(self.instance, self.rules, self.task_rules)
+    def priced(self) -> PricedInstance:
+        """The instance as its goals price it."""
+        return PricedInstance(self.instance, self.rules, TaskRules.of(self.instance))
 
     @cached_property
     def solution_method(self) -> NetworkMethod | ProgramMethod:
         """The method that solves this instance; the integer program starts from the network's solution."""
-        network = NetworkMethod(self.instance, self.rules, self.schedule, self.order)
-        if self.task_rules or self.instance.resources:
-            return ProgramMethod(network, self.task_rules)
-        return network
-
-    @cached_property
-    def task_rules(self) -> TaskRules:
-        """Gangs, affinities and spreads."""
-        return TaskRules.of(self.instance)
+        network = NetworkMethod(self.priced, self.order)
+        return ProgramMethod(network) if self.priced.task_rules or self.instance.resources else network
 
     @property
     def method(self) -> str:
@@ -143,7 +136,8 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return super().method if self.as_stated else self.solution_method.why
 
     def _prepare(self) -> None:
-        _ = self.schedule  # build the network only: the program of a stage needs solves of the stages before it
+        method = self.solution_method  # build the network only: a stage's program needs solves of those before it
+        _ = (method.network if isinstance(method, ProgramMethod) else method).schedule
 
     def sizes(self) -> dict[str, int | str]:
         """Sizes of the network (with capacities or task rules: of the integer program), equal for all stages."""
@@ -165,7 +159,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     def _state_over(self, p: Problem, most: int | None) -> None:
         """State the schedule; ``most``: with pairs of so many tasks only."""
-        state(p, FlowData.of(self.instance, self.rules, self.schedule, self.task_rules, most=most))
+        state(p, FlowData.of(self.priced, most=most))
 
     @cached_property
     def _formulas(self) -> Problem:
@@ -186,19 +180,6 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return html_table(f"{self.title}: {self.instance.name}", self.sizes()) + self._formulas._repr_html_()
 
     @property
-    def unchangeable(self) -> str:
-        """Why the model takes no changes; empty if it does."""
-        own = next((goal for goal in self.chosen_goals if is_foreign(goal)), None)
-        cluster, views = ClusterView.of(self.instance), self.schedule.views
-        placed = bool(self.instance.queues) and any(rule_of(self.rules, view, cluster) for view in views)
-        reasons = {
-            f"goal {type(own).__name__} of another package, which no file holds": own is not None,
-            "fair shares of queues beside rules of placement": placed and self.rules.shares is not None,
-        }
-        reason = next((text for text, there in reasons.items() if there), "")
-        return f"they do not go with {reason}; drop one of the two" if reason else ""
-
-    @property
     def _stage_weights(self) -> Mapping[str, int] | None:
         """Weight of each stage in the objective of the unchanged model; None if the objective is the last stage."""
         return self.solution_method.weights
@@ -211,7 +192,13 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         return sum((weights[name] * value for name, value in stages.items()), Fraction(0))
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> FlowSolution:
-        base = FlowSolution(**facts, method=self.method, scale=self.rules.scale.factor, weights=self._stage_weights)
+        base = FlowSolution(
+            **facts,
+            method=self.method,
+            scale=self.rules.scale.factor,
+            weights=self._stage_weights,
+            shares=self._shares_by_job,
+        )
         if values is None:
             return base
         index = self.unchanged_problem.blocks["x"].index
@@ -242,7 +229,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             beyond = {each.name: n - len(each.tasks) for each, n in zip(jobs, waiting, strict=True)}
             names = columns["short"].levels["job"].labels
             at = {each.name: j for j, each in enumerate(jobs)}
-            least = [max(0.0, beyond[name] + int(self.schedule.shares[at[name], 0])) for name in map(str, names)]
+            least = [max(0.0, beyond[name] + int(self.priced.shares[at[name], 0])) for name in map(str, names)]
             values["short"] = np.array(least)[columns["short"].codes["job"]]
         x = np.concatenate([values[name] for name in problem.blocks])
         found = {o.name: round(float(o.cost(len(x)) @ x) + o.offset) for o in problem.objectives}
@@ -280,12 +267,17 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         machine_of = {task.name: instance.machines[m].name for task, m in pairs if m >= 0}
         return replace(self._with_schedule(base, machine_of, run.score), **run.prove())
 
+    @cached_property
+    def _shares_by_job(self) -> dict[str, tuple[int, int]]:
+        """(least, most) running tasks of each job; empty without a goal of shares."""
+        bounds = self.priced.shares if self.rules.shares is not None else ()
+        return {job.name: (int(a), int(b)) for job, (a, b) in zip(self.instance.jobs, bounds, strict=False)}
+
     def _with_schedule(self, base: FlowSolution, machine_of: dict[str, str], score: Score | None) -> FlowSolution:
         """Complete a solution by the assignment ``machine_of``, with the reasons of waiting tasks."""
-        instance, views = self.instance, self.schedule.views
+        instance, views = self.instance, self.priced.views
         before = {view.task.name: view.machine for view in views}
-        shares = {j.name: (int(a), int(b)) for j, (a, b) in zip(instance.jobs, self.schedule.shares, strict=True)}
-        waiting = waiting_reasons(instance, self.rules, machine_of, shares, self.task_rules)
+        waiting = waiting_reasons(self.priced, machine_of)
         if self.as_stated:
             waiting = {t: CHANGED if why.startswith((WORTH_MORE, SHARE_USED)) else why for t, why in waiting.items()}
         return replace(
@@ -293,7 +285,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             score=score,
             waiting=waiting,
             machine_of=machine_of,
-            shares=shares if self.rules.shares is not None else {},
+            shares=self._shares_by_job,
             placed=tuple(t for t in machine_of if before[t] is None),
             moved=tuple(t for t, m in machine_of.items() if before[t] not in (None, m)),
             stopped=tuple(t for t, m in before.items() if m is not None and t not in machine_of),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,31 +14,13 @@ from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.gc_pause import collector_paused
 from flowlex.formulations.network_builder import NetworkBuilder
 from flowlex.formulations.program_arrays import Integers
-from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow.arc_costs import Rules, StageWeights, single_file
-from flowlex.models.flow.fair_share_demands import job_bounds
-from flowlex.models.flow.goal_interface import ClusterView, Spot, TaskView, task_views
+from flowlex.models.flow.arc_costs import single_file
+from flowlex.models.flow.goal_interface import ClusterView, Spot
 from flowlex.models.flow.machine_tree import Blocks, Path
-from flowlex.models.flow.preemption import hold
-from flowlex.models.flow.task_rules import TaskRules
+from flowlex.models.flow.priced_instance import PricedInstance
 
 #: Blocks of arcs, except those of shares and preemptions.
 _BLOCKS = ("runs", "via", "waits", "offers", "single file", "blocks", "slots")
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Arc costs by stage: shortfall of shares, waiting by class, and the goals' (ranks, A) costs."""
-
-    shortfall: Integers
-    level: Integers
-    ranks: Integers
-
-    @cached_property
-    def ordinary(self) -> Integers:
-        """(A,) costs of all goals together."""
-        total: Integers = self.ranks.sum(axis=0)
-        return total
 
 
 class Block(NamedTuple):
@@ -52,64 +34,62 @@ class Block(NamedTuple):
         return f"{self.base}, block {'.'.join(map(str, self.path))}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScheduleNetwork:
     """The network, with the meaning of its arcs."""
 
-    network: FlowNetwork  # with the costs of the ordinary stage; `Columns` contain all stages
-    columns: Columns
+    priced: PricedInstance
+    network: FlowNetwork
+    # (A,) costs of each stage by name: shortfall of shares, waiting tasks by class, the goals by rank
+    costs: Mapping[str, Integers]
     # (count, 2) indices of tail and head of each arc, by block: runs (task to machine), via (task to group), offers
     # (group to machine), single file (group to that of one machine, see `FlowJob.different_machines`), blocks (group
     # that excludes machines or racks to block, block to block)
     ends: Mapping[str, Integers]
     groups: tuple[Spot | Block, ...]
-    # (G, 3) for each gate arc, through which held tasks of a job stop: the job, the capacity, and the number of tasks
-    # that keep running even beyond the share
-    gates: Integers
-    shares: Integers  # (J, 2) least and most running tasks of each job
-    views: list[TaskView]
-    cycle: int  # bound on the ordinary cost of any simple residual cycle
-    top_level: int
-
-    def combined(self, weights: StageWeights) -> Integers:
-        """Return the weighted sum of all stages, whose optimum is the lexicographic optimum."""
-        c = self.columns
-        return c.ordinary + weights.level * c.level + weights.shortfall * c.shortfall
 
 
-def build_network(instance: FlowInstance, rules: Rules, task_rules: TaskRules) -> ScheduleNetwork:
+def build_network(priced: PricedInstance) -> ScheduleNetwork:
     """Build the network; equal instances and goals give equal networks."""
     with collector_paused():
-        cluster, views = ClusterView.of(instance), task_views(instance)
-        job_at = {job.name: j for j, job in enumerate(instance.jobs)}
-        held = hold(instance, views, lambda v: rules.may_stay(v, rules.moving(v, cluster), cluster), task_rules)
-        gates = np.array([(job_at[job], *each) for job, each in held.items()], np.int64).reshape(-1, 3)
-        gate_at = {job: len(job_at) + g for g, job in enumerate(gates[:, 0].tolist())}
-        arcs = _Arcs(instance, rules, views, cluster)
-        for index, view in enumerate(views):
-            at = job_at[view.job]
-            arcs.blocks["waits"].append((index, gate_at[at] if view.held else at, 1, rules.waiting(view)))
-        return _assemble(arcs, gates, job_bounds(instance, rules, views, cluster))
+        arcs = _Arcs(priced)
+        network, order = _declared(arcs), priced.rules.order
+        blocks = network.arc_blocks
+        costs = {"shortfall": np.zeros(network.arc_count, np.int64)}
+        costs["shortfall"][blocks["short"].slice] = 1
+        for level in priced.classes:
+            cost = costs[f"waiting_{level}"] = np.zeros(network.arc_count, np.int64)
+            cost[blocks["share"].slice] = cost[blocks["short"].slice] = priced.levels == level
+        ranks = np.zeros((len(priced.rules.rank_names), network.arc_count), np.int64)
+        for name in ("runs", "via", "waits", "slots"):
+            _, units = arcs.columns[name]
+            ranks[:, blocks[name].slice] = np.array([units], np.int64) if order is None else order.columns(units)
+        costs |= dict(zip(priced.rules.rank_names, ranks, strict=True))
+        ends = {name: arcs.columns[name][0][:, :2] for name in ("runs", "via", "offers", "single file", "blocks")}
+        return ScheduleNetwork(priced, network, costs, ends, tuple(arcs.groups))
 
 
 class _Arcs:
     """Arcs in the making, by block: tail, head, capacity, cost of any size. Groups are numbered as they come."""
 
-    def __init__(self, instance: FlowInstance, rules: Rules, views: list[TaskView], cluster: ClusterView) -> None:
-        self.instance, self.rules, self.views, self.cluster = instance, rules, views, cluster
+    def __init__(self, priced: PricedInstance) -> None:
+        self.priced, self.cluster = priced, priced.cluster
         self.groups: dict[Spot | Block, int] = {}
         self.blocks: dict[str, list[tuple[int, int, int, int]]] = {name: [] for name in _BLOCKS}
-        self._machine = {machine.name: index for index, machine in enumerate(instance.machines)}
-        runs, via, slots = (self.blocks[name] for name in ("runs", "via", "slots"))
-        for index, view in enumerate(views):
-            for target, cost in rules.offers(view, cluster).items():
+        self._machine = {machine.name: index for index, machine in enumerate(priced.instance.machines)}
+        runs, via, waits, slots = (self.blocks[name] for name in ("runs", "via", "waits", "slots"))
+        for index, offers in enumerate(priced.offers):
+            for target, cost in offers.items():
                 if isinstance(target, str):
                     runs.append((index, self._machine[target], 1, cost))
                 else:
                     via.append((index, self._group(target), 1, cost))
         self._reach()
-        for index, machine in enumerate(instance.machines):
-            slots += [(index, 0, capacity, cost) for capacity, cost in rules.slot_costs(machine)]
+        gates = {j: len(priced.levels) + g for g, j in enumerate(priced.gates[:, 0].tolist())}
+        for index, (view, j, cost) in enumerate(zip(priced.views, priced.job.tolist(), priced.waiting, strict=True)):
+            waits.append((index, gates[j] if view.held else j, 1, cost))
+        for index, costs in enumerate(priced.slot_costs):
+            slots += [(index, 0, capacity, cost) for capacity, cost in costs]
 
     @cached_property
     def columns(self) -> dict[str, tuple[Integers, list[int]]]:
@@ -132,7 +112,7 @@ class _Arcs:
         for spot, machines in ways.items():
             at = self.groups[spot]
             self.blocks["offers"] += [(at, self._machine[m], 1 if spot.once else slots[m], 0) for m in machines]
-        endless = len(self.views) + 1
+        endless = len(self.priced.views) + 1
         for tail, head in _steps([spot for spot in spots if spot.base is not None], self.cluster):
             at = self._group(tail)
             if isinstance(head, str):
@@ -181,29 +161,11 @@ def single_files(ways: dict[Spot, dict[str, None]]) -> list[tuple[Spot, str, Spo
     return found
 
 
-def _assemble(arcs: _Arcs, gates: Integers, bounds: Integers) -> ScheduleNetwork:
-    """Build the network with the costs of its arcs; ``gates`` and ``bounds`` as in `ScheduleNetwork`."""
-    network, rules = _declared(arcs, gates, bounds), arcs.rules
-    blocks, order = network.arc_blocks, rules.order
-    level = np.array([rules.level(j.priority) for j in arcs.instance.jobs], np.int64)
-    levels, shortfall = np.zeros((2, network.arc_count), np.int64)
-    levels[blocks["share"].slice] = levels[blocks["short"].slice] = level
-    shortfall[blocks["short"].slice] = 1
-    ranks = np.zeros((1 if order is None else len(order.names), network.arc_count), np.int64)
-    for name in ("runs", "via", "waits", "slots"):
-        _, costs = arcs.columns[name]
-        ranks[:, blocks[name].slice] = np.array([costs], np.int64) if order is None else order.columns(costs)
-    columns = Columns(shortfall, levels, ranks)
-    network = replace(network, cost=columns.ordinary)
-    ends = {name: arcs.columns[name][0][:, :2] for name in ("runs", "via", "offers", "single file", "blocks")}
-    cycle, top = cycle_bound(network, network.cost), int(level.max(initial=0))
-    return ScheduleNetwork(network, columns, ends, tuple(arcs.groups), gates, bounds, arcs.views, cycle, top)
-
-
-def _declared(arcs: _Arcs, gates: Integers, bounds: Integers) -> FlowNetwork:
+def _declared(arcs: _Arcs) -> FlowNetwork:
     """Build the network of all nodes and arcs, without costs."""
-    instance, groups = arcs.instance, arcs.groups
-    net, jobs, tasks = NetworkBuilder(instance.name), [j.name for j in instance.jobs], len(arcs.views)
+    priced, instance, groups = arcs.priced, arcs.priced.instance, arcs.groups
+    gates = priced.gates
+    net, jobs, tasks = NetworkBuilder(instance.name), [j.name for j in instance.jobs], len(priced.views)
     task = net.nodes("task", tasks, supply=1, labels=[t.name for t in instance.tasks])
     job = waiting = net.nodes("unscheduled", len(jobs), labels=jobs)
     group = net.nodes("group", len(groups), labels=[str(g) for g in groups])
@@ -220,31 +182,18 @@ def _declared(arcs: _Arcs, gates: Integers, bounds: Integers) -> FlowNetwork:
         if name == "waits" and len(gates):
             net.arcs("preempted", gate, job[gates[:, 0]], upper=gates[:, 1])
     count = np.array([len(j.tasks) for j in instance.jobs], np.int64)
-    most = bounds[:, 1].copy()  # tasks that may not stop keep running, even beyond the share
-    most[gates[:, 0]] = np.maximum(most[gates[:, 0]], gates[:, 2])
+    least = priced.shares[:, 0]
     # lower = upper = N - A under max-min shares (the paper's bounds); otherwise by minimum and maximum
-    net.arcs("share", job, sink, lower=count - most, upper=count - bounds[:, 0], labels=jobs)
-    net.arcs("short", job, sink, upper=bounds[:, 0], labels=jobs)
+    net.arcs("share", job, sink, lower=count - priced.most, upper=count - least, labels=jobs)
+    net.arcs("short", job, sink, upper=least, labels=jobs)
     return net.build()
 
 
-def cycle_bound(network: FlowNetwork, cost: Integers) -> int:
-    """Bound the change of a cost along a simple residual cycle: two arcs per task, and two arcs at the sink."""
-    blocks = network.arc_blocks
-    tasks = network.node_blocks["task"]
-    low, high = np.zeros((2, tasks.count), cost.dtype)
-    for name in ("runs", "via", "waits"):
-        part = blocks[name].slice
-        np.minimum.at(low, network.tail[part] - tasks.start, cost[part])
-        np.maximum.at(high, network.tail[part] - tasks.start, cost[part])
-    slots = cost[blocks["slots"].slice]
-    return int(sum((high - low).tolist())) + 2 * int(np.abs(slots).max(initial=0))
-
-
-def placements(schedule: ScheduleNetwork, instance: FlowInstance, flow: Integers) -> Integers:
+def placements(schedule: ScheduleNetwork, flow: Integers) -> Integers:
     """(T,) number of each task's machine, -1 for none: the flow is cut into paths, first those of tasks that stay."""
     s, blocks = schedule, schedule.network.arc_blocks
-    found = np.full(len(s.views), -1, np.int64)
+    views = s.priced.views
+    found = np.full(len(views), -1, np.int64)
     direct = s.ends["runs"][flow[blocks["runs"].slice] > 0]
     found[direct[:, 0]] = direct[:, 1]
     via = s.ends["via"][flow[blocks["via"].slice] > 0].tolist()
@@ -271,9 +220,9 @@ def placements(schedule: ScheduleNetwork, instance: FlowInstance, flow: Integers
                 del units[group][head]
             found[task] = head
 
-    at = {machine.name: m for m, machine in enumerate(instance.machines)}
+    at = {machine.name: m for m, machine in enumerate(s.priced.instance.machines)}
     for task, group in via:
-        if (own := s.views[task].machine) is not None and (arcs := path(group, at[own])):
+        if (own := views[task].machine) is not None and (arcs := path(group, at[own])):
             send(task, arcs)
     for task, group in via:
         if found[task] < 0:

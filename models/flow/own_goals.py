@@ -129,12 +129,14 @@ def ask(instance: FlowInstance, goals: Iterable[Goal]) -> tuple[AskedGoal, ...]:
 class AskedGoal:
     """One goal applied to an instance, with tasks and machines given by name.
 
-    ``name``: class name of the goal, as in solution files. ``prices``: whether it sets any price.
+    ``name``: class name of the goal, as in solution files. ``prices``: whether it sets any price. ``real_costs``: what
+    the unit of costs must divide.
     """
 
     def __init__(self, goal: Goal, instance: FlowInstance) -> None:
         self._instance, self.name = instance, type(goal).__name__
         self._goal = goal.prepare(list(self._views.values()))
+        self.real_costs: tuple[float, ...] = tuple(cost for cost, _ in self._goal.real_costs())
         kind = type(goal)
         methods = ("price", "prices", "waiting", "slot_costs")
         self.prices: bool = any(getattr(kind, each) is not getattr(Goal, each) for each in methods)

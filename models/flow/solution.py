@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +14,9 @@ from flowlex.models.model_base import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from flowlex.instances.flow import FlowJob
+    from flowlex.models.flow.arc_costs import Rules
 
 #: Number of jobs with their own colour in a drawing.
 _COLOURED = 7
@@ -29,6 +32,21 @@ class Score:
     # cost of each goal if the goals are in strict order; empty if their sum is minimised
     by_goal: tuple[tuple[str, int], ...]
     cost: int  # all other costs, in scaled integer units
+
+
+def score_of(jobs: Iterable[FlowJob], rules: Rules, waiting: Iterable[float], values: Mapping[str, int]) -> Score:
+    """The score of a schedule.
+
+    ``waiting``: (J,) waiting tasks by job. ``values``: shortfall (0 when left out) and cost of every rank by name.
+    """
+    strict = rules.priority is not None and rules.priority.mode == "strict"
+    classes: dict[int, float] = defaultdict(float)
+    for job, count in zip(jobs, waiting, strict=True):
+        classes[job.priority if strict else 0] += count
+    names = rules.rank_names
+    by_goal = () if rules.order is None else tuple((name, values[name]) for name in names)
+    counts = tuple(sorted((priority, round(count)) for priority, count in classes.items()))
+    return Score(values.get("shortfall", 0), counts, by_goal, sum(values[name] for name in names))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +132,10 @@ class FlowSolution(Solution):
         }
 
     def _beside_values(self) -> dict[str, Any]:
-        """Weights of the stages in the objective."""
-        return {} if self.weights is None else {"weights": dict(self.weights)}
+        """Weights of the stages in the objective, and the shares of jobs that the rows hold."""
+        shares = {job: list(share) for job, share in self.shares.items()}
+        weights = {} if self.weights is None else {"weights": dict(self.weights)}
+        return weights | ({"shares": shares} if shares else {})
 
     def _proof(self) -> dict[str, Any]:
         """Leaves of each stage; with capacities or task rules also classes, kinds and rounding cuts."""

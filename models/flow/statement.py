@@ -120,8 +120,7 @@ def state(p: Problem, d: FlowData) -> None:
     p.set("job", [job.name for job in d.instance.jobs], words="jobs")
     for level, values in further.items():
         p.set(level, dict.fromkeys(values), words="racks" if level == "rack" else "a label of machines")
-    job_of = {task.name: job.name for job in d.instance.jobs for task in job.tasks}
-    jobs = np.array([job_of[task] for task in d.task_names], object)
+    jobs = np.array([view.job for view in d.first_views], object)
     ends: list[Any] = [_labels("task", d.task_names), _labels("machine", d.machine_names)]
     codes = [d.task.tolist(), d.machine.tolist()]
     index = pd.MultiIndex(levels=ends, codes=codes, names=["task", "machine"])
@@ -155,15 +154,16 @@ def _machines(p: Problem, d: FlowData, x: Expression) -> tuple[Expression, list[
     times = d.machine_count[d.used]
     here = x.sum(by="machine").reindex(_labels("machine", used))
     words, dual = "tasks use the slots of a machine", "price of a slot on the machine"
-    if not d.rules.prices_slots(d.machines):
+    if not d.rules.prices_slots(d.instance.machines):
         if used:
             slots = _by("machine", used, np.array([d.machines[m].slots for m in d.used], np.int64) * times)
             p.constrain("machine", here <= p.data("K", slots, words="slots of a machine"), words=words, dual=dual)
         return None
     most = sum(len(job.tasks) for job in d.instance.jobs)
     rows, costs, count = list[tuple[str, int, str]](), list[int](), list[int]()
-    for machine, several in zip((d.machines[m] for m in d.used), times.tolist(), strict=True):
-        each = [cost for k, cost in d.rules.slot_costs(machine) for _ in range(min(k, most))][:most]
+    for m, several in zip(d.used, times.tolist(), strict=True):
+        machine = d.machines[m]
+        each = [cost for k, cost in d.priced.slot_costs[d.first_machine[m]] for _ in range(min(k, most))][:most]
         rows += [(machine.name, number, machine.rack) for number in range(1, len(each) + 1)]
         costs += each
         count += [several] * len(each)
@@ -178,10 +178,9 @@ def _machines(p: Problem, d: FlowData, x: Expression) -> tuple[Expression, list[
 
 def _shares(p: Problem, d: FlowData, waits: Expression) -> None:
     """Shares and preemption limits of jobs; a job below its share is *short* of tasks."""
-    jobs, gates = [job.name for job in d.instance.jobs], d.schedule.gates
+    jobs, gates = [job.name for job in d.instance.jobs], d.priced.gates
     count = np.array([len(job.tasks) for job in d.instance.jobs], np.int64)
-    least, most = d.schedule.shares[:, 0], d.schedule.shares[:, 1].copy()
-    most[gates[:, 0]] = np.maximum(most[gates[:, 0]], gates[:, 2])  # tasks that may not stop run beyond the share
+    least, most = d.priced.shares[:, 0], d.priced.most
     waiting = waits.sum(by="job")
     some, full = (np.flatnonzero(chosen).tolist() for chosen in (least > 0, most < count))
     tasks = p.data("N", _by("job", jobs, count), words="tasks of a job") if some or full else None
@@ -323,14 +322,14 @@ def _objectives(
 
     if "short" in p.blocks:
         p.minimize("shortfall", p["short"].sum(), words="tasks below the shares of their jobs")
-    level = {job.name: d.rules.level(job.priority) for job in d.instance.jobs}
-    for each in sorted({k for k in level.values() if k > 0}, reverse=True):
+    level = dict(zip((job.name for job in d.instance.jobs), d.priced.levels.tolist(), strict=True))
+    for each in d.priced.classes:
         jobs = [name for name, k in level.items() if k == each]
         late = (
             waits if len(jobs) == len(level) else waits.sel(task=[v.task.name for v in d.first_views if v.job in jobs])
         )
         p.minimize(f"waiting_{each}", late.sum(), words=f"waiting tasks of class {each}")
-    waiting, goal = [d.rules.waiting(view) for view in d.first_views], d.rules.priority
+    waiting, goal = [d.priced.waiting[t] for t in d.first_task.tolist()], d.rules.priority
     said = (
         "cost of waiting" if goal is None or goal.mode == "strict" else "w . [priority, demands] (Sirius' vector cost)"
     )
@@ -338,7 +337,7 @@ def _objectives(
     if filled is not None:
         parts.append((filled[0], "f", "cost of a slot", filled[1]))
     order = d.rules.order
-    for rank, name in enumerate(("cost",) if order is None else order.names):
+    for rank, name in enumerate(d.rules.rank_names):
         total = None
         for variables, symbol, words, costs in parts:
             priced: Any = np.array([0, *costs])[1:] if order is None else order.columns(costs)[rank]

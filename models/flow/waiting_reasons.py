@@ -7,13 +7,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import inf
 
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.flow import FlowInstance
 from flowlex.instances.input_errors import counted
 from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.goal_interface import ClusterView, TaskView, task_views
-from flowlex.models.flow.task_rules import Limit, TaskRules, Team
+from flowlex.models.flow.goal_interface import ClusterView, TaskView
+from flowlex.models.flow.priced_instance import PricedInstance
+from flowlex.models.flow.task_rules import Limit, Team
 
 CHANGED = "no slot that the changed model leaves it is worth more to it than to others, or than waiting"
 TOO_LARGE = "no machine that it may use has as much of everything it asks for"
@@ -30,43 +31,50 @@ def plain_reason(
     return rules.unmet(task, cluster, beside) or (SHARE_USED if share_used else WORTH_MORE)
 
 
-def waiting_reasons(
-    instance: FlowInstance,
-    rules: Rules,
-    machine_of: Mapping[str, str],
-    shares: Mapping[str, tuple[int, int]],
-    task_rules: TaskRules,
-) -> dict[str, str]:
-    """Reason by waiting task."""
-    views = {view.task.name: view for view in task_views(instance)}
-    if len(machine_of) == len(views):
-        return {}
-    found = _Schedule(instance, rules, machine_of, shares, task_rules, ClusterView.of(instance), views)
-    return {name: found.reason(view) for name, view in views.items() if name not in machine_of}
+def waiting_reasons(priced: PricedInstance, machine_of: Mapping[str, str]) -> dict[str, str]:
+    """Reason by waiting task, from the machine by running task."""
+    waits = [view for view in priced.views if view.task.name not in machine_of]
+    found = _Schedule(priced, machine_of)
+    return {view.task.name: found.reason(view) for view in waits}
 
 
 @dataclass(frozen=True)
 class _Schedule:
-    """A schedule with waiting tasks; ``shares`` are (least, most) running tasks by job."""
+    """A schedule with waiting tasks."""
 
-    instance: FlowInstance
-    rules: Rules
+    priced: PricedInstance
     machine_of: Mapping[str, str]
-    shares: Mapping[str, tuple[int, int]]
-    task_rules: TaskRules
-    cluster: ClusterView
-    views: Mapping[str, TaskView]
+
+    @property
+    def cluster(self) -> ClusterView:
+        """The machines as goals see them."""
+        return self.priced.cluster
+
+    @cached_property
+    def shares(self) -> dict[str, int]:
+        """Most running tasks by job; empty without a goal of shares."""
+        most = self.priced.shares[:, 1].tolist() if self.priced.rules.shares is not None else ()
+        return dict(zip((job.name for job in self.priced.instance.jobs), most, strict=False))
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """Number of each task."""
+        return {view.task.name: t for t, view in enumerate(self.priced.views)}
+
+    def view(self, task: str) -> TaskView:
+        """A task as goals see it."""
+        return self.priced.views[self.number[task]]
 
     def reason(self, view: TaskView) -> str:
         """Why a task waits."""
         name = view.task.name
-        if found := self.task_rules.missing_domains.get(name) or self._rule(name):
+        if found := self.priced.task_rules.missing_domains.get(name) or self._rule(name):
             return found
-        used = self.rules.shares is not None and self._running[view.job] >= self.shares[view.job][1]
-        found = plain_reason(self.rules, view, self.cluster, self._apart.get(view.apart, ()), share_used=used)
+        used = self._running[view.job] >= self.shares.get(view.job, inf)
+        found = plain_reason(self.priced.rules, view, self.cluster, self._apart.get(view.apart, ()), share_used=used)
         if found == SHARE_USED and (idle := self._idle(name)):
             return f"{SHARE_USED}; {counted(idle, 'slot')} that it could take {IDLE}"
-        return self._capacity(view) if found == WORTH_MORE and self.instance.resources else found
+        return self._capacity(view) if found == WORTH_MORE and self.priced.instance.resources else found
 
     def _idle(self, task: str) -> int:
         """Free slots where a task may run: they belong to shares that other jobs cannot use."""
@@ -79,31 +87,31 @@ class _Schedule:
 
     @cached_property
     def _running(self) -> Counter[str]:
-        return Counter(self.views[task].job for task in self.machine_of)
+        return Counter(self.view(task).job for task in self.machine_of)
 
     @cached_property
     def _apart(self) -> dict[str, set[str]]:
         """Machines by different-machines rule of a task that runs there."""
         found: dict[str, set[str]] = {}
         for task, machine in self.machine_of.items():
-            if rule := self.views[task].apart:
+            if rule := self.view(task).apart:
                 found.setdefault(rule, set()).add(machine)
         return found
 
     @cached_property
     def _free(self) -> dict[tuple[str, str], Fraction]:
         """Remaining capacity by (machine, resource)."""
-        instance = self.instance
+        instance = self.priced.instance
         free = {(m.name, r): rational(m.capacity.get(r, 0)) for m in instance.machines for r in instance.resources}
         for task, machine in self.machine_of.items():
             for r in instance.resources:
-                free[machine, r] -= rational(self.views[task].task.demands.get(r, 0))
+                free[machine, r] -= rational(self.view(task).task.demands.get(r, 0))
         return free
 
     def _capacity(self, view: TaskView) -> str:
         """Reason of a waiting task with demands: capacity, remaining capacity, or cost."""
-        may = [self.cluster.machines[name] for name in self.rules.everywhere(view, self.cluster)]
-        asked = {r: rational(view.task.demands.get(r, 0)) for r in self.instance.resources}
+        may = [self.cluster.machines[name] for name in self.priced.costs(self.number[view.task.name])]
+        asked = {r: rational(view.task.demands.get(r, 0)) for r in self.priced.instance.resources}
         if not any(all(a <= rational(m.capacity.get(r, 0)) for r, a in asked.items()) for m in may):
             return TOO_LARGE
         left = any(all(a <= self._free[m.name, r] for r, a in asked.items()) for m in may)
@@ -111,21 +119,20 @@ class _Schedule:
 
     def _rule(self, task: str) -> str | None:
         """Reason from a rule that prevents a waiting task from running; None if no rule does."""
-        if task not in self.task_rules.tasks:
+        if task not in self.priced.task_rules.tasks:
             return None
-        team = next((team for team in self.task_rules.teams if task in team.tasks), None)
+        team = next((team for team in self.priced.task_rules.teams if task in team.tasks), None)
         found = None if team is None else self._gang(team) if team.whole else self._affinity(team)
         return found or self._spread(task)
 
     def _gang(self, team: Team) -> str:
         for task in team.tasks:
-            unmet = self.rules.unmet(self.views[task], self.cluster)
+            unmet = self.priced.rules.unmet(self.view(task), self.cluster)
             if unmet is not None:
                 return f"gang {team.name!r} runs completely or not at all, and for task {task!r} {unmet}"
-        wanted = Counter(self.views[task].job for task in team.tasks)
+        wanted = Counter(self.view(task).job for task in team.tasks)
         for job, count in wanted.items():
-            most = self.shares[job][1]
-            if self.rules.shares is not None and count > most:
+            if count > (most := self.shares.get(job, inf)):
                 return f"{team.needs}, {count} of them of job {job!r}, whose share is {most}"
         held = self._held
         best = max(((self._slots(team, tag), tag) for tag in team.domains or ("",)), default=(0, ""))
@@ -145,8 +152,8 @@ class _Schedule:
 
     def _machines(self, task: str) -> set[str]:
         """Machines with slots where placement and domains allow a task."""
-        inside = self.task_rules.inside.get(task)
-        found = self.rules.everywhere(self.views[task], self.cluster)
+        inside = self.priced.task_rules.inside.get(task)
+        found = self.priced.costs(self.number[task])
         return {m for m in found if self.cluster.machines[m].slots and (inside is None or m in inside)}
 
     def _affinity(self, team: Team) -> str | None:
@@ -157,7 +164,7 @@ class _Schedule:
         return f"affinity {team.name!r} keeps it with the others on {tag}, where no slot is worth more to it"
 
     def _spread(self, task: str) -> str | None:
-        mine = [limit for limit in self.task_rules.limits if task in limit.tasks]
+        mine = [limit for limit in self.priced.task_rules.limits if task in limit.tasks]
         full = {limit.tag: limit for limit in mine if self._used(limit) >= limit.most}
         closed: dict[str, Limit] = {}
         for machine in self._machines(task):

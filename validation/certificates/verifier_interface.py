@@ -122,8 +122,8 @@ class Verifier:
         The problem of an instance and options in exact numbers, to judge answers of changed models (which are not
         judged without it); the name of the objective that the document states (empty: the last one); and the rows that
         no change may drop.
-    with_proof
-        States it with the rows that a proof names beside; None: a proof names none.
+    restated_claim
+        States it from all that is claimed, where instance and options do not say everything; None: by ``restated``.
     """
 
     kind: str
@@ -138,7 +138,7 @@ class Verifier:
     restricted: Callable[[Any, Document, Changes], tuple[ExactProgram, Mapping[str, Any]] | None] | None = None
     main: str = ""
     needed: frozenset[str] = frozenset()
-    with_proof: Callable[[Any, Mapping[str, Any], Mapping[str, Any]], ExactProgram] | None = None
+    restated_claim: Callable[[Claimed], ExactProgram] | None = None
 
 
 #: Judges of kinds whose solution files hold the general proof, by kind; models of one's own register theirs.
@@ -288,7 +288,7 @@ def verify(
     if read.changes is not None or read.values is not None or instance.changes:
         rules = Check(RULES, True, detail="; ".join(map(in_words, _all_changes(read, instance))))
         budget = budget or Budget()
-        return _judged((*first, rules), read, lambda: _changed(read, verifier, instance, budget), instance.cells)
+        return _judged((*first, rules), read, lambda: _changed(read, verifier, instance, budget, goals), instance.cells)
     answered = bool(read.answer) or read.status in ("optimal", "feasible")
     answer = read_as(verifier.answer, read.answer, "answer") if answered else None
     if verifier.solvable and read.status in ("infeasible", "unbounded"):
@@ -339,68 +339,67 @@ def _judged(checks: tuple[Check, ...], read: Document, judge: Callable[[], Findi
     return Certificate(finding.claim, not finding.tolerance, checks, finding.tolerance)
 
 
-def changed_finding(document: object, instance: Instance, budget: Budget | None = None) -> Finding | None:
+def changed_finding(
+    document: object, instance: Instance, budget: Budget | None = None, *, goals: tuple[Any, ...] = ()
+) -> Finding | None:
     """What is true of the answer of a changed model, whatever its document claims; None if it cannot be judged.
 
     Parameters
     ----------
-    document, instance, budget
+    document, instance, budget, goals
         As for `verify`.
     """
     read = read_document(document)
     verifier = verifier_for(read.kind.removesuffix("-solution"))
     try:
-        return None if verifier is None else _changed(read, verifier, instance, budget or Budget())
+        return None if verifier is None else _changed(read, verifier, instance, budget or Budget(), goals)
     except _REFUSING:
         return None
 
 
-def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Budget) -> Finding:
+def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Budget, goals: tuple[Any, ...]) -> Finding:
     """Judge the answer of a changed model."""
     if verifier.restated is None:
         raise SolutionError(f"answers of changed models of kind {instance.kind!r} cannot be judged")
     every = _all_changes(read, instance)
-    found = _changed_program(read, verifier, verifier.restated, every, instance, budget)
+    found = _changed_program(Claimed(read, None, None, instance, budget, goals), verifier, verifier.restated, every)
     if verifier.measure is None or found.objective is None:
         return found
     return verifier.measure(read, instance, every, found)
 
 
 def _changed_program(
-    read: Document,
-    verifier: Verifier,
-    restated: Callable[[Any, Mapping[str, Any]], ExactProgram],
-    every: Changes,
-    instance: Instance,
-    budget: Budget,
+    claimed: Claimed, verifier: Verifier, restated: Callable[[Any, Mapping[str, Any]], ExactProgram], every: Changes
 ) -> Finding:
     """Judge values of the variables, and the proof, against the restated problem after all changes."""
     from flowlex.validation.restated.program_finding import program_finding
 
+    read, instance = claimed.document, claimed.instance
     answered = read.status not in ("infeasible", "unbounded")
     few = None if verifier.restricted is None else verifier.restricted(instance, read, every)
     if few is not None:
         program, proof = few
     else:
-        more, proof = verifier.with_proof, read.proof
-        source = restated(instance, read.options) if more is None else more(instance, read.options, read.proof)
+        whole, proof = verifier.restated_claim, read.proof
+        source = restated(instance, read.options) if whole is None else whole(claimed)
         program = changed_program(source, every, verifier.needed)
     values = exact_answer(read.values or {}, program) if answered else None
-    found = program_finding(program, values, proof, read.status, budget, main=verifier.main)
+    found = program_finding(program, values, proof, read.status, claimed.budget, main=verifier.main)
     if values is not None and values.unit.denominator > 1:  # the file states figures in floating point
         found = replace(found, tolerance=max(found.tolerance, program.tolerance))
-    return _with_figures(found, read, verifier, instance, budget)
+    return _with_figures(found, claimed, verifier)
 
 
-def _with_figures(found: Finding, read: Document, verifier: Verifier, instance: Instance, budget: Budget) -> Finding:
+def _with_figures(found: Finding, claimed: Claimed, verifier: Verifier) -> Finding:
     """The finding with what the answer in the instance's own names says beside the values of the variables."""
-    if not read.answer.keys() - {"weights"}:
+    read = claimed.document
+    if not read.answer.keys() - {"weights", "shares"}:
         return found
     if verifier.figures is None:
-        raise SolutionError(f"answers of changed models of kind {instance.kind!r} cannot be judged")
+        raise SolutionError(f"answers of changed models of kind {verifier.kind!r} cannot be judged")
     answer = read_as(verifier.answer, read.answer, "answer")
     bare = None if verifier.proof is None else read_as(verifier.proof, {}, "proof")
-    said = verifier.figures(Claimed(read, answer, bare, instance, budget), read.values or {})
+    said = verifier.figures(replace(claimed, answer=answer, proof=bare), read.values or {})
     checks = (*found.checks, *said.checks)
     return replace(found, checks=checks, metrics=said.metrics, unjudged=said.unjudged, words=said.words)
 

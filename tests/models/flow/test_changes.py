@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from fractions import Fraction
@@ -10,7 +11,6 @@ import numpy as np
 import pytest
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
-from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import verify
@@ -134,20 +134,13 @@ def test_fractions_of_a_relaxation_are_said():
 def test_the_unchanged_statement_has_the_optimum_of_the_quick_method(seed):
     models = [FlowScheduling(tied_cluster(seed), goals=GOALS)]
     models += [FlowScheduling(random_cluster(seed), **options) for options in OPTIONS.values()]
-    checked = 0
     for each in models:
-        try:
-            stages = {name: int(value) for name, value in run(each).stages.items()}
-        except ModelError as error:
-            assert "do not go with" in str(error)
-            continue
+        stages = {name: int(value) for name, value in run(each).stages.items()}
         score = each.solve("highs").score
         assert stages.pop("shortfall", 0) == score.shortfall
         assert sum(value for name, value in stages.items() if not name.startswith("waiting_")) == score.cost
         waiting = [value for name, value in stages.items() if name.startswith("waiting_")]
         assert not waiting or waiting == [count for _, count in score.waiting]
-        checked += 1
-    assert checked >= len(models) - 3
 
 
 def random_change(rng, changed, program):
@@ -283,20 +276,17 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_seeded_faults_are_refused(fault):
+def test_seeded_faults_are_refused():
     free = model()
     x = free.variables["x"]
     changed = free.with_constraint("quiet", x.sel(rack="r1").sum() <= 2).with_cost(3 * x.sel(machine="c").sum())
     document = json.loads(json.dumps(changed.solve().to_dict()))
     assert verify(document, free.instance).claim == "optimal"
-    FAULTS[fault](document)
-    found = verify(document, free.instance)
-    assert not found.ok or found.claim != "optimal", found
-
-
-class Mine(Goal):
-    """A goal that is not stored in any file."""
+    for name, fault in FAULTS.items():
+        forged = copy.deepcopy(document)
+        fault(forged)
+        found = verify(forged, free.instance)
+        assert not found.ok or found.claim != "optimal", name
 
 
 @pytest.mark.parametrize(
@@ -313,7 +303,6 @@ class Mine(Goal):
         (lambda m: m.variables["x"].sum() * m.variables["x"].sum(), "product"),
         (lambda m: bool(0 <= m.variables["x"].sum() <= 2), "neither true nor false"),
         (lambda m: m.with_bounds(m.variables["x"].sel(task="J1"), lower=2), "lower bound 2 above its upper 1"),
-        (lambda m: FlowScheduling(hand(), goals=(Mine(),)).relaxed(), "goal Mine of another package"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_changed_says_so(change, says):

@@ -72,14 +72,14 @@ def test_the_example_of_the_paper(paper: FlowInstance) -> None:
 def test_two_fillings_agree() -> None:
     for seed in range(60):
         instance = claims(seed)
-        share, most = dominant_shares(instance)
+        share, most = dominant_shares(instance, instance.resources)
         assert dominant_bounds(instance).tolist() == [list(pair) for pair in zip(share, most, strict=True)], seed
 
 
 def test_tasks_of_one_slot_share_as_weighted_max_min_does() -> None:
     for seed in range(60):
         instance = claims(seed, unit=True)
-        weighted = FlowScheduling(instance, goals=(FairShares(kind="weighted"),)).schedule.shares
+        weighted = FlowScheduling(instance, goals=(FairShares(kind="weighted"),)).priced.shares
         assert dominant_bounds(instance)[:, 0].tolist() == weighted[:, 0].tolist(), seed
 
 

@@ -56,7 +56,7 @@ def counter_example():
 def test_fairness_bounds_of_the_paper(engine):
     instance = FlowInstance(machines=cluster(4), jobs=(job("a", "a0", "a1", "a2"), job("b", "b0", "b1", "b2", "b3")))
     model = FlowScheduling(instance, goals=(FairShares(),))
-    network = model.schedule.network
+    network = model.solution_method.schedule.network
     share = network.arc_blocks["share"].slice
     assert list(zip(network.lower[share], network.upper[share], strict=True)) == [(1, 1), (2, 2)]
     solution = model.solve(engine)

@@ -12,6 +12,7 @@ from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, 
 from flowlex.instances.group_rules import Gang
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, FairShares, Placement
+from flowlex.validation.certificates import verify
 from flowlex.validation.restated.flow.goal_costs import Problem
 from flowlex.validation.restated.flow.job_shares import unfair
 from tests.seeds import seeds
@@ -203,6 +204,25 @@ def test_a_share_moved_by_hand_is_refused() -> None:
     wrong = {(3, 1, 0), (1, 2, 1), (2, 2, 0), (2, 1, 0), (3, 0, 1), (2, 0, 1), (1, 3, 0), (4, 0, 0), (0, 3, 1)}
     for share in wrong - {tuple(right)}:
         assert unfair(problem, list(share)), share
+
+
+def test_changed_models_have_queues_beside_placement() -> None:
+    """The first job waits; shares stay as they are, so that its share falls short and the others run theirs."""
+    rng = np.random.default_rng(3)
+    for _ in range(12):
+        instance = random_instance(rng, placement=True)
+        model = FlowScheduling(instance, goals=(FairShares("weighted"), Placement()))
+        shares = shares_of(instance, "weighted")
+        mine = model.variables["waits"].sel(job="j0")
+        changed = model.with_constraint("none", mine.sum() >= len(mine)).solve()
+        assert changed.certificate.claim == "optimal"
+        assert (changed.stages.get("shortfall", 0), len(changed.machine_of)) == (shares[0], sum(shares[1:]))
+        never = model.with_constraint("never", model.variables["waits"].sum() >= 99).solve()
+        assert never.certificate.claim == "infeasible"
+        document = changed.to_dict()
+        for stated in document["answer"]["shares"].values():
+            stated[:] = [stated[0] + 1] * 2
+        assert not verify(document, instance).ok
 
 
 OPTIONS = {

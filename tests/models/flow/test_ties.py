@@ -7,8 +7,8 @@ import pytest
 from flowlex.formulations import LinearProgram, solve
 from flowlex.formulations.solver_outcome import EngineError
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow import program_method
 from flowlex.models.flow.goals import FairShares, Priority
+from flowlex.models.flow.methods import integer_program
 from flowlex.models.flow.model import FlowScheduling
 from tests.models.flow.changes_oracle import best, stated
 from tests.models.flow.ties import GOALS, tied_cluster, with_capacities
@@ -97,8 +97,8 @@ def test_the_program_is_what_is_solved_and_options_are_refused_by_name():
 
 
 def test_what_the_tree_leaves_open_is_said(monkeypatch):
-    monkeypatch.setattr(program_method, "_LEAVES", (1, 1))
-    monkeypatch.setattr(program_method, "_NODES", 1)
+    monkeypatch.setattr(integer_program, "_LEAVES", (1, 1))
+    monkeypatch.setattr(integer_program, "_NODES", 1)
     found = [FlowScheduling(tied_cluster(s, most_tasks=7), goals=GOALS).solve("highs") for s in range(24)]
     claims = {(str(s.status), s.certificate.claim) for s in found}
     assert claims == {("optimal", "optimal"), ("feasible", "bounded")}

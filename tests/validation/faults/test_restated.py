@@ -73,6 +73,7 @@ def _filled(instance: Any, options: dict[str, Any]) -> Iterator[Document]:
     yield restated(model._interpret(JitRun(Outcome(Status.OPTIMAL, "highs"), plan)).to_dict(), instance)
 
 
+_FLOW = "flowlex.models.flow.methods.minimum_cost_flow"
 GPU, LOAD = generate("gpu-random", seed=5), generate("inference-cluster", seed=1, processors="mixed")
 FLOW, NETWORK = random_cluster(3, size=20), generate("network-random", nodes=12, arcs=40)
 JIT = generate("jit-random", seed=6, jobs=3, slots=6)
@@ -98,7 +99,7 @@ CASES: dict[str, tuple[Instance, dict[str, Any], Callable[[Any, Any], Iterator[D
     "flow": (
         FLOW,
         GOALS["borg"],
-        lambda i, o: by_fault(i, o, _of("flowlex.models.flow.network:ScheduleNetwork.combined")),
+        lambda i, o: by_fault(i, o, _of(f"{_FLOW}:NetworkMethod.combined", _in("cost"))),
     ),
     "network": (
         NETWORK,

@@ -7,16 +7,16 @@ this; here every comparison is repeated.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance, FlowJob, Queue
-from flowlex.validation.restated.flow.instance_rules import resource_names
 
 
-def dominant_shares(instance: FlowInstance) -> tuple[list[int], list[int]]:
+def dominant_shares(instance: FlowInstance, resources: Sequence[str]) -> tuple[list[int], list[int]]:
     """Tasks of each job within its share, and the most that may run."""
-    filling = _Filling(instance)
+    filling = _Filling(instance, resources)
     while candidates := filling.candidates():
         filling.serve(filling.first(candidates, 0))
     most = [len(job.tasks) if job.max_tasks is None else min(job.max_tasks, len(job.tasks)) for job in instance.jobs]
@@ -27,7 +27,7 @@ def dominant_shares(instance: FlowInstance) -> tuple[list[int], list[int]]:
 class _Filling:
     """State of progressive filling: the tasks admitted so far."""
 
-    def __init__(self, instance: FlowInstance) -> None:
+    def __init__(self, instance: FlowInstance, names: Sequence[str]) -> None:
         queues = {queue.name: queue for queue in instance.queues}
         self.position = {name: k for k, name in enumerate(queues)}
         self.ways: list[list[Queue | FlowJob]] = []
@@ -38,7 +38,6 @@ class _Filling:
                 way.insert(0, queues[above])
                 above = queues[above].parent
             self.ways.append(way)
-        names = resource_names(instance)
         self.asks = [
             [[Fraction(1), *(rational(task.demands.get(name, 0)) for name in names)] for task in job.tasks]
             for job in instance.jobs

@@ -22,14 +22,14 @@ class Groups:
 
         Raises `ValueError`: a name does not exist or stands twice, or two tasks of a class differ.
         """
-        task = {each.task.name: t for t, each in enumerate(problem.tasks)}
+        task = {name: t for t, name in enumerate(problem.names)}
         found = cls(_groups(classes, task), _groups(kinds, problem.machine))
         rules = problem.ties.of_task()
         for first, members in found.tasks.items():
             mine = _facts(problem, first, rules) if len(members) > 1 else ()
             for t in members[1:]:
                 if _facts(problem, t, rules) != mine:
-                    names = (problem.tasks[each].task.name for each in (first, t))
+                    names = (problem.names[each] for each in (first, t))
                     raise ValueError(f"tasks {' and '.join(map(repr, names))} are not identical")
         return found
 
@@ -49,6 +49,6 @@ def _facts(problem: Problem, t: int, rules: Mapping[int, Sequence[str]]) -> tupl
     """Everything about a task on which its costs and rows depend."""
     task = problem.tasks[t]
     waiting = tuple(int(cost[t]) for cost in problem.waiting.values())
-    asked = {name: amount for name, amount in task.task.demands.items() if amount}
-    own = (task.job, task.own, task.explicit, task.wishes, task.apart, task.keep, task.limited, bool(problem.held[t]))
-    return (*own, int(problem.credit[t]), waiting, asked, task.task.data, rules.get(t))
+    asked = {name: amount for name, amount in task.demands.items() if amount}
+    each = (problem.job, problem.own, problem.kind, problem.apart, problem.keep, problem.held, problem.credit)
+    return (*(int(values[t]) for values in each), problem.explicit.get(t), waiting, asked, task.data, rules.get(t))

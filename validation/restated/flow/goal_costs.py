@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 import zlib
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,33 +25,22 @@ from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask
 from flowlex.validation.certificates.exact_numbers import Number, times, whole, wide
 from flowlex.validation.restated.flow.data_locality_costs import Blocks, Locality, Reach
 from flowlex.validation.restated.flow.goal_options import Goals
-from flowlex.validation.restated.flow.instance_rules import resource_names
 from flowlex.validation.restated.flow.own_goals import OwnGoal, OwnGoals, Wishes
 from flowlex.validation.restated.flow.side_constraints import Ties
 
 _LOWEST = 1000
 _OLDEST = 24
 _NO_WISHES = Wishes(())
-
-
-class Task(NamedTuple):
-    """A task with its data by number of job and machine."""
-
-    task: FlowTask
-    job: int
-    own: int
-    explicit: dict[int, int]
-    wishes: Wishes
-    apart: str
-    keep: int
-    limited: bool
+Ints: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
 
 
 class Problem:
-    """The instance under its goals: machines and jobs in its own order, tasks by class of equal constraints.
+    """The instance under its goals: machines and jobs in its own order, tasks by class of equal wishes.
 
-    ``tasks``, ``classes``: (T,) tasks, and where those of each class are among them. ``waiting``: by rank, (T,) what
-    letting a task wait costs.
+    ``tasks``, ``job``, ``own``: (T,) tasks, the job of each, and the machine where it runs now or -1. ``classes``:
+    where those of each class are among them; ``kind``: (T,) number of the class. ``apart``: (T,) number of the
+    different-machines rule among ``rules``, or -1. ``explicit``: by task, its costs by machine.
     """
 
     def __init__(
@@ -61,43 +50,55 @@ class Problem:
         self.scale: int
         self.instance, self.scale, self.goals = instance, scale, Goals.of(options, given)
         self.own_goals: OwnGoals = OwnGoals(self.goals.own, instance, scale)
-        self.machine: dict[str, int] = {m.name: k for k, m in enumerate(instance.machines)}
-        self.slots: NDArray[np.int64] = np.array([m.slots for m in instance.machines], dtype=np.int64)
-        self.racks: dict[str, int] = {
-            name: r for r, name in enumerate(dict.fromkeys(m.rack for m in instance.machines))
-        }
-        self.rack: NDArray[np.int64] = np.array([self.racks[m.rack] for m in instance.machines], dtype=np.int64)
+        jobs, machines = instance.jobs, instance.machines
+        self.machine: dict[str, int] = {m.name: k for k, m in enumerate(machines)}
+        self.slots: Ints = np.array([m.slots for m in machines], np.int64)
+        self.racks: dict[str, int] = {name: r for r, name in enumerate(dict.fromkeys(m.rack for m in machines))}
+        self.rack: Ints = np.array([self.racks[m.rack] for m in machines], np.int64)
+        #: Resources of which some machine has a capacity.
+        self.resources: list[str] = sorted({name for m in machines if m.capacity for name in m.capacity})
         self._labels: dict[str, list[int]] = defaultdict(list)
-        for k, m in enumerate(instance.machines):
+        for k, m in enumerate(machines):
             for label in set(m.labels):
                 self._labels[label].append(k)
-        placement = self.goals.by_kind.get("Placement")
+        placement, wait = self.goals.by_kind.get("Placement"), options["wait_cost"]
         self._rules = {name: _constraints(rules) for name, rules in (placement or {"rules": {}})["rules"].items()}
         self.placing: int = 0 if placement is None else int(placement["weight"])
-        wait = options["wait_cost"]
         self.wait_cost: int | None = None if wait is None else self.units(wait)
-        together: dict[str, int] = defaultdict(int)
-        for job in instance.jobs:
-            together[job.different_machines or ""] += len(job.tasks)
-        alike: dict[Wishes, list[Task]] = defaultdict(list)
-        last, group = None, list[Task]()
-        for j, job in enumerate(instance.jobs):
-            apart = job.different_machines or ""
-            apart = apart if together[apart] > 1 else ""
-            keep = self.units(job.preempt_cost) if job.preempt_cost else 0
+        alike: dict[Wishes, list[tuple[FlowTask, int]]] = {}
+        last, group = None, list[tuple[FlowTask, int]]()
+        plain = not self._rules and not self.own_goals.goals  # most tasks have no wishes then
+        for j, job in enumerate(jobs):
             for task in job.tasks:
-                found = self._task(task, j, job, apart, keep)
-                if found.wishes is not last:  # hashing is slow
-                    last = found.wishes
-                    group = alike[last]
-                group.append(found)
-        self.tasks: list[Task] = [task for tasks in alike.values() for task in tasks]
-        ends = accumulate(map(len, alike.values()))
+                wishes = _NO_WISHES if plain and not task.constraints else self._wishes(task, job)
+                if wishes is not last:  # hashing is slow
+                    last, group = wishes, alike.setdefault(wishes, [])
+                group.append((task, j))
+        sizes = [len(tasks) for tasks in alike.values()]
         self.classes: list[tuple[Wishes, slice]] = [
-            (wishes, slice(end - len(alike[wishes]), end)) for wishes, end in zip(alike, ends, strict=True)
+            (wishes, slice(end - size, end)) for wishes, size, end in zip(alike, sizes, accumulate(sizes), strict=True)
         ]
-        self.job: NDArray[np.int64] = np.array([task.job for task in self.tasks], dtype=np.int64)
-        self.own: NDArray[np.int64] = np.array([task.own for task in self.tasks], dtype=np.int64)
+        self.kind: Ints = np.repeat(np.arange(len(sizes)), np.array(sizes, np.int64))
+        self.tasks: list[FlowTask] = [task for tasks in alike.values() for task, _ in tasks]
+        self.names: list[str] = [task.name for task in self.tasks]
+        self.job: Ints = np.array([j for tasks in alike.values() for _, j in tasks], np.int64)
+        at = self.machine
+        self.own: Ints = np.array([-1 if t.running is None else at[t.running.machine] for t in self.tasks], np.int64)
+        self.explicit: dict[int, dict[int, int]] = {
+            t: {at[m]: self.units(cost) for m, cost in task.costs.items()}
+            for t, task in enumerate(self.tasks)
+            if task.costs
+        }
+        together: Counter[str | None] = Counter()
+        for job in jobs:
+            together[job.different_machines] += len(job.tasks)
+        ruled = [name if name and together[name] > 1 else "" for name in (job.different_machines for job in jobs)]
+        self.rules: list[str] = list(dict.fromkeys(name for name in ruled if name))
+        number = {"": -1} | {name: k for k, name in enumerate(self.rules)}
+        self.apart: Ints = np.array([number[name] for name in ruled], np.int64)[self.job]
+        #: (T,) cost of preempting a running task, stated by its job, in the first rank; whether that is limited.
+        self.keep: NDArray[Any] = np.where(self.own >= 0, whole(self.units(j.preempt_cost) for j in jobs)[self.job], 0)
+        self.limited: Mask = np.array([j.preemptions_per_hour is not None for j in jobs], bool)[self.job]
 
     def units(self, value: Number) -> int:
         """A cost as an integer number of ``1/scale``."""
@@ -108,34 +109,17 @@ class Problem:
             raise ValueError(f"a cost of {value} is no whole number of 1/{self.scale}")
         return units.numerator
 
-    def _task(self, task: FlowTask, number: int, job: FlowJob, apart: str, keep: int) -> Task:
-        explicit = {self.machine[m]: self.units(cost) for m, cost in task.costs.items()} if task.costs else {}
-        own = -1 if task.running is None else self.machine[task.running.machine]
+    def _wishes(self, task: FlowTask, job: FlowJob) -> Wishes:
         rules = task.constraints if "Placement" in self.goals.by_kind else ()
         if self._rules:
             rules = (*rules, *self._rules.get(task.name, ()), *self._rules.get(job.name, ()))
         asked = self.own_goals.number(task)
-        limited = job.preemptions_per_hour is not None
-        return Task(
-            task,
-            number,
-            own,
-            explicit,
-            Wishes(rules, asked) if rules or asked else _NO_WISHES,
-            apart,
-            keep if own >= 0 else 0,
-            limited,
-        )
+        return Wishes(rules, asked) if rules or asked else _NO_WISHES
 
     @cached_property
     def ties(self) -> Ties:
         """The rules over several tasks."""
-        return Ties(self.instance, (task.task.name for task in self.tasks))
-
-    @cached_property
-    def explicit(self) -> NDArray[np.bool_]:
-        """(T,) tasks with explicit costs of some machines."""
-        return np.array([bool(task.explicit) for task in self.tasks], dtype=bool)
+        return Ties(self.instance, self.names)
 
     @cached_property
     def levels(self) -> list[int]:
@@ -145,25 +129,23 @@ class Problem:
     @cached_property
     def waiting(self) -> dict[str, NDArray[Any]]:
         """By rank, (T,) cost of letting a task wait."""
-        found = {self.goals.ranks[0]: whole([self.wait_cost or 0] * len(self.tasks))}
-        for kind, cost in self.own_goals.waiting([task.task for task in self.tasks]).items():
-            rank = self.goals.rank(kind)
+        found = {self.goals.ranks[0]: np.repeat(whole([self.wait_cost or 0]), len(self.tasks))}
+        for kind, cost in self.own_goals.waiting(self.tasks).items():
             if cost.any():
-                found[rank] = wide(found[rank]) + wide(cost) if rank in found else cost
+                _add(found, self.goals.rank(kind), cost)
         goal, jobs = self.goals.by_kind.get("Priority"), self.instance.jobs
         if goal is None or goal["mode"] == "strict":
             return found
         lowest = max((job.priority for job in jobs), default=0) if goal["lowest"] is None else int(goal["lowest"])
         omega, weight, worth = int(goal["omega"]), self.scale * int(goal["weight"]), []
         gap = omega * sum(goal["weights"].values()) + (goal["mode"] == "weighted")
-        for task in self.tasks:
-            worth.append(gap * (lowest - jobs[task.job].priority + 1))
+        for task, j in zip(self.tasks, self.job.tolist(), strict=True):
+            worth.append(gap * (lowest - jobs[j].priority + 1))
             for name, share in goal["weights"].items():
-                demand = rational(task.task.demands.get(name, 0))
+                demand = rational(task.demands.get(name, 0))
                 if demand:
                     worth[-1] -= share * math.floor(omega * demand / rational(goal["limits"][name]))
-        rank, priced = self.goals.rank("Priority"), times(whole(worth), weight)
-        found[rank] = wide(found[rank]) + wide(priced) if rank in found else priced
+        _add(found, self.goals.rank("Priority"), times(whole(worth), weight))
         return found
 
     def level(self, job: int) -> int:
@@ -173,13 +155,8 @@ class Problem:
             return _LOWEST - self.instance.jobs[job].priority + 1 if priority["mode"] == "strict" else 0
         return 1 if self.wait_cost is None else 0
 
-    @cached_property
-    def resources(self) -> list[str]:
-        """Resources of which some machine has a capacity."""
-        return resource_names(self.instance)
-
     # Placement ---------------------------------------------------------------------------------------------------
-    def having(self, resources: tuple[str, ...]) -> NDArray[np.bool_]:
+    def having(self, resources: tuple[str, ...]) -> Mask:
         """(M,) machines that have any of the resources."""
         found = np.zeros(len(self.slots), bool)
         for tag in resources:
@@ -191,9 +168,9 @@ class Problem:
                 found[self._labels.get(tag, [])] = True
         return found
 
-    def fits(self, wishes: Wishes, *, drained: bool = False) -> NDArray[np.bool_]:
+    def fits(self, wishes: Wishes, *, drained: bool = False) -> Mask:
         """(M,) machines with slots (or, if ``drained``, without) that satisfy required and forbidden constraints."""
-        found: NDArray[np.bool_] = ((self.slots > 0) | drained) & ~self.own_goals.forbidden(wishes.own)
+        found: Mask = ((self.slots > 0) | drained) & ~self.own_goals.forbidden(wishes.own)
         for c in wishes.constraints:
             if c.kind in ("required", "forbidden"):
                 having = self.having(c.resources)
@@ -209,8 +186,7 @@ class Problem:
                 cost = wide(cost) + times(self.having(c.resources).astype(np.int64), units)
         found = {self.goals.rank("Placement"): cost}
         for kind, price in self.own_goals.prices(wishes.own).items():
-            rank = self.goals.rank(kind)
-            found[rank] = wide(found[rank]) + wide(price) if rank in found else price
+            _add(found, self.goals.rank(kind), price)
         return found
 
     # Locality ----------------------------------------------------------------------------------------------------
@@ -218,11 +194,11 @@ class Problem:
     def locality(self) -> Locality | None:
         """Costs of reading data; None without the goal or without data."""
         goal = self.goals.by_kind.get("DataLocality")
-        data = [block for task in self.tasks for block in task.task.data] if goal is not None else []
+        data = [block for task in self.tasks for block in task.data] if goal is not None else []
         if goal is None or not data:
             return None
-        blocks_of = np.array([len(task.task.data) for task in self.tasks], dtype=np.int64)
-        copies = np.array([len(block.machines) for block in data], dtype=np.int64)
+        blocks_of = np.array([len(task.data) for task in self.tasks], np.int64)
+        copies = np.array([len(block.machines) for block in data], np.int64)
         reads = np.flatnonzero(blocks_of)
         racks, machines = list[tuple[int, int]](), list[tuple[int, int]]()
         for wishes, tasks in self.classes:
@@ -252,11 +228,11 @@ class Problem:
         racks = [self.racks[tag[5:]] for tag in tags if tag.startswith("rack:") and tag[5:] in self.racks]
         return racks, [self.machine[tag[8:]] for tag in tags if tag.startswith("machine:") and tag[8:] in self.machine]
 
-    def costs(self, task: NDArray[np.int64], machine: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def costs(self, task: Ints, machine: Ints) -> dict[str, NDArray[Any]]:
         """By rank, (k,) costs of tasks on machines, by task."""
         found: dict[str, NDArray[Any]] = {rank: np.zeros(len(task), np.int64) for rank in self.goals.ranks}
 
-        def add(rank: str, at: NDArray[np.int64], cost: NDArray[Any]) -> None:
+        def add(rank: str, at: Ints, cost: NDArray[Any]) -> None:
             if rank not in found:  # of a goal that there is not
                 return
             total, cost = wide(found[rank]), wide(cost)
@@ -265,8 +241,8 @@ class Problem:
             found[rank] = total
 
         plain, first = np.ones(len(task), bool), self.goals.ranks[0]
-        for t in sorted({*task[self.explicit[task]].tolist()} if self.explicit.any() else ()):
-            said, mine = self.tasks[t].explicit, np.arange(*np.searchsorted(task, (t, t + 1)))
+        for t, said in self.explicit.items():
+            mine = np.arange(*np.searchsorted(task, (t, t + 1)))
             mine = mine[np.isin(machine[mine], list(said))]
             plain[mine] = False
             add(first, mine, whole(said[m] for m in machine[mine].tolist()))
@@ -294,56 +270,45 @@ class Problem:
         unit, weight = rational(goal["unit_s"]), int(goal["weight"])
         ages = [float(unit * (2**k - 1)) for k in range(_OLDEST + 1)]  # the nearest doubles
         worth = [(self.units(goal["base"]) + self.units(goal["rate"]) * k) * weight for k in range(_OLDEST + 1)]
-        running = [task.task.running for task in self.tasks]
+        running = [task.running for task in self.tasks]
         return whole([0 if r is None else worth[bisect_right(ages, r.elapsed_s) - 1] for r in running])
 
     @cached_property
-    def keep(self) -> NDArray[Any]:
-        """(T,) cost of preempting a running task, stated by its job, in the first rank."""
-        return whole([task.keep for task in self.tasks])
-
-    @cached_property
-    def staying(self) -> NDArray[np.bool_]:
+    def staying(self) -> Mask:
         """(T,) running tasks whose costs or limits depend on whether they stay; they know their own machine."""
         everywhere = "Continuity" in self.goals.by_kind
-        return np.array([t.own >= 0 and (everywhere or t.limited or t.keep > 0) for t in self.tasks], dtype=bool)
+        return np.asarray((self.own >= 0) & (everywhere | self.limited | (self.keep > 0)), np.bool_)
 
     @cached_property
-    def held(self) -> NDArray[np.bool_]:
+    def held(self) -> Mask:
         """(T,) running tasks that may only stay or stop (`FlowJob.preemptions_per_hour`).
 
         If a machine runs more of them than it has slots or capacity for, tasks of jobs that are never preempted come
         first, then by priority, longest run time, and name; at most one per machine for a rule of different machines.
         Tasks of gangs, affinities and spreads are not held if the held tasks alone, all staying, break the rule.
         """
-        found, on, jobs = np.zeros(len(self.tasks), bool), defaultdict[int, list[int]](list), self.instance.jobs
-        for wishes, tasks in self.classes:
-            fits = self.fits(wishes)
-            for t in range(tasks.start, tasks.stop):
-                if self.tasks[t].limited and self.tasks[t].own >= 0 and fits[self.tasks[t].own]:
-                    on[self.tasks[t].own].append(t)
+        found, on = np.zeros(len(self.tasks), bool), defaultdict[int, list[int]](list)
+        for t in np.flatnonzero(self.limited & (self.own >= 0)).tolist():
+            if self.fits(self.classes[self.kind[t]][0])[self.own[t]]:
+                on[int(self.own[t])].append(t)
 
         def order(t: int) -> tuple[bool, int, float, str]:
-            task, running = self.tasks[t], self.tasks[t].task.running
-            job = jobs[task.job]
+            job, running = self.instance.jobs[self.job[t]], self.tasks[t].running
             ran = 0.0 if running is None else running.elapsed_s
-            return job.preemptions_per_hour != 0, job.priority, -ran, task.task.name
+            return job.preemptions_per_hour != 0, job.priority, -ran, self.names[t]
 
         for m, inside in on.items():
-            room, rules = int(self.slots[m]), set[str]()
+            room, rules = int(self.slots[m]), set[int]()
             has = {r: rational(self.instance.machines[m].capacity.get(r, 0)) for r in self.resources}
             for t in sorted(inside, key=order):
-                asks = {r: rational(self.tasks[t].task.demands.get(r, 0)) for r in has}
-                if room and self.tasks[t].apart not in rules and all(asks[r] <= has[r] for r in has):
+                asks = {r: rational(self.tasks[t].demands.get(r, 0)) for r in has}
+                if room and self.apart[t] not in rules and all(asks[r] <= has[r] for r in has):
                     found[t], room = True, room - 1
-                    rules |= {self.tasks[t].apart} - {""}
+                    rules |= {int(self.apart[t])} - {-1}
                     has = {r: has[r] - asks[r] for r in has}
-        while True:
-            stay = np.where(found, self.own, -1)
-            free = [t for t in self.ties.broken(stay) if found[t]]
-            if not free:
-                return found
+        while free := [t for t in self.ties.broken(np.where(found, self.own, -1)) if found[t]]:
             found[free] = False
+        return found
 
     @cached_property
     def gates(self) -> list[tuple[int, int]]:
@@ -359,11 +324,11 @@ class Problem:
     def beyond(self) -> list[int]:
         """By job, the number of tasks that run beyond any share: held ones that may not stop; of a gang, all held."""
         gangs = (team.tasks for team in self.ties.teams if team.kind == "gang")
-        ganged = {self.tasks[t].job for tasks in gangs for t in tasks if self.held[t]}
+        ganged = {int(self.job[t]) for tasks in gangs for t in tasks if self.held[t]}
         return [held if j in ganged else held - may for j, (held, may) in enumerate(self.gates)]
 
     @cached_property
-    def slot_costs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[Any]]]:
+    def slot_costs(self) -> tuple[Ints, Ints, dict[str, NDArray[Any]]]:
         """Machine and number of every slot that tasks could fill, and its cost by rank; empty if slots cost nothing."""
         spread, chance = (self.goals.by_kind.get(kind) for kind in ("LoadSpread", "RandomCosts"))
         if spread is None and chance is None and not self.own_goals.slots:
@@ -375,21 +340,21 @@ class Problem:
         if spread is not None:
             found[self.goals.rank("LoadSpread")] = times(number, self.units(spread["step"]) * int(spread["weight"]))
         if chance is not None:
-            rank, seed, most = self.goals.rank("RandomCosts"), chance["seed"], int(chance["most"])
+            seed, most = chance["seed"], int(chance["most"])
             drawn = [
                 x
                 for m, n in zip(self.instance.machines, slots.tolist(), strict=True)
                 for x in sorted(zlib.crc32(f"{seed}/{m.name}/{k}".encode()) % most for k in range(m.slots))[:n]
             ]
-            more = times(whole(drawn), self.scale * int(chance["weight"]))
-            found[rank] = wide(more) + wide(found[rank]) if rank in found else more
+            _add(found, self.goals.rank("RandomCosts"), times(whole(drawn), self.scale * int(chance["weight"])))
         for kind, rows in self.own_goals.slots.items():
-            rank, none = self.goals.rank(kind), [0] * int(slots.max(initial=0))
+            none = [0] * int(slots.max(initial=0))
             more = whole(cost for row, n in zip(rows, slots.tolist(), strict=True) for cost in (row or none)[:n])
-            found[rank] = wide(more) + wide(found[rank]) if rank in found else more
+            _add(found, self.goals.rank(kind), more)
         return machine, number, found
 
-    def shares(self) -> tuple[list[int], list[int], list[int]] | None:
+    @cached_property
+    def claims(self) -> tuple[list[int], list[int], list[int]] | None:
         """Least and most tasks of each job as set by its owner, and its weight; None without shares."""
         goal = self.goals.by_kind.get("FairShares")
         if goal is None:
@@ -398,6 +363,11 @@ class Problem:
         most = [len(j.tasks) if j.max_tasks is None else min(j.max_tasks, len(j.tasks)) for j in jobs]
         weights = [j.weight if goal["kind"] == "weighted" else 1 for j in jobs]
         return [min(j.min_tasks, b) for j, b in zip(jobs, most, strict=True)], most, weights
+
+
+def _add(found: dict[str, NDArray[Any]], rank: str, cost: NDArray[Any]) -> None:
+    """Add a cost to that of a rank, exactly."""
+    found[rank] = wide(found[rank]) + wide(cost) if rank in found else cost
 
 
 def _constraints(rules: Any) -> tuple[Constraint, ...]:

@@ -7,13 +7,14 @@ Second, no exchange improves them: through a chain of moved tasks, no job can ru
 displace a task that comes later at the node where their branches meet. At the top level this proves the shares fairest,
 because placeable vectors form an M-convex set; below it, combinations of exchanges are not searched.
 
-If a file states no shares, they are filled in this order (`stated_shares`).
+For a changed model, shares are filled in this order (`stated_shares`), except those of queues beside rules of
+placement: these have no simple order, so the file states them, and they are verified.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -32,7 +33,7 @@ class _Queues:
     """The tree of queues, then jobs: limits, weight and number of tasks of each node."""
 
     def __init__(self, problem: Problem, share: list[int]) -> None:
-        instance, claims = problem.instance, problem.shares()
+        instance, claims = problem.instance, problem.claims
         assert claims is not None
         queues, weighted = instance.queues, problem.goals.by_kind["FairShares"]["kind"] == "weighted"
         number = {queue.name: k for k, queue in enumerate(queues)}
@@ -110,17 +111,18 @@ def unfair(problem: Problem, share: list[int]) -> str:
     return ""
 
 
-def stated_shares(problem: Problem) -> list[tuple[int, int]]:
+def stated_shares(problem: Problem, said: Mapping[str, Sequence[int]] | None = None) -> list[tuple[int, int]]:
     """Least and most running tasks of each job.
 
-    Raises `ValueError`: shares of queues beside rules of placement, which have no simple order, or queues beside caps.
+    ``said``: by job, those that a file states. Raises `ValueError`: shares of queues beside rules of placement that it
+    does not state or that are unfair, or queues beside caps.
     """
-    asked, instance = problem.shares(), problem.instance
+    asked, instance = problem.claims, problem.instance
     if asked is None:
         return [(0, len(job.tasks)) for job in instance.jobs]
     kind, slots = problem.goals.by_kind["FairShares"]["kind"], int(problem.slots.sum())
     if kind == "dominant":
-        return list(zip(*dominant_shares(instance), strict=True))
+        return list(zip(*dominant_shares(instance, problem.resources), strict=True))
     if kind == "caps":
         least, most, _ = asked
         if instance.queues:
@@ -132,8 +134,13 @@ def stated_shares(problem: Problem) -> list[tuple[int, int]]:
     share = tree.filled(slots)
     if unfair(problem, share):
         if instance.queues:
-            raise ValueError("shares of queues beside rules of placement")
-        share = _Placing(problem).filled(tree.order(range(len(instance.jobs))))
+            named = said or {}
+            share = [least for job in instance.jobs for least, most in [named.get(job.name, (-1, 0))] if least == most]
+            why = unfair(problem, share) if len(share) == len(instance.jobs) else "the file states none"
+            if why:
+                raise ValueError(f"shares of queues beside rules of placement: {why}")
+        else:
+            share = _Placing(problem).filled(tree.order(range(len(instance.jobs))))
     return [(n, n) for n in share]
 
 
@@ -143,9 +150,10 @@ class _Placing:
     def __init__(self, problem: Problem) -> None:
         self.jobs = len(problem.instance.jobs)
         self.cells: Counter[tuple[int, Wishes]] = Counter()
-        for task in problem.tasks:
-            binding = tuple(c for c in task.wishes.constraints if c.kind in ("required", "forbidden"))
-            self.cells[task.job, Wishes(binding, task.wishes.own)] += 1
+        for wishes, tasks in problem.classes:
+            rule = Wishes(tuple(c for c in wishes.constraints if c.kind in ("required", "forbidden")), wishes.own)
+            for j, n in Counter(problem.job[tasks].tolist()).items():
+                self.cells[j, rule] += n
         rules = list(dict.fromkeys(rule for _, rule in self.cells))
         fits = np.array([problem.fits(rule, drained=True) for rule in rules]).reshape(len(rules), len(problem.slots))
         kinds, inverse = np.unique(fits, axis=1, return_inverse=True)

@@ -22,6 +22,7 @@ class OwnGoal(Protocol):
 
     name: str
     prices: bool
+    real_costs: tuple[float, ...]
 
     def is_stated(self, described: object) -> bool:
         """Whether a solution file means this goal."""

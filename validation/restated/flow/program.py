@@ -70,7 +70,7 @@ class FlowStatement:
         self.least, self.most = np.array(shares, np.int64).reshape(-1, 2).T
         self.most = np.maximum(self.most, np.array(problem.beyond, np.int64))
         self.size: Ints = np.array([len(job.tasks) for job in self.instance.jobs], np.int64)
-        self.names = [task.task.name for task in problem.tasks]
+        self.names = problem.names
         self.machine_names = [machine.name for machine in self.instance.machines]
         self.job_names = [job.name for job in self.instance.jobs]
         #: Tasks of which fewer machines than those of their class fit.
@@ -83,27 +83,44 @@ class FlowStatement:
 
     # ---- where tasks may run
 
-    def fits(self, tasks: Ints) -> Mask:
-        """(k, M) where each of some tasks may run."""
-        problem, machines = self.problem, np.arange(len(self.machine_names))
-        found = np.zeros((len(tasks), len(machines)), bool)
+    def may(self, task: Ints, machine: Ints) -> Mask:
+        """(k,) whether tasks, in their order, may run on machines."""
+        problem, found = self.problem, np.zeros(len(task), bool)
         for wishes, inside in problem.classes:
-            mine = (tasks >= inside.start) & (tasks < inside.stop)
-            if mine.any():
-                found[mine] = problem.fits(wishes)
-        for k in np.flatnonzero(self.special[tasks]).tolist():
-            if (t := int(tasks[k])) in self.ties.inside:
-                found[k] &= self.ties.inside[t]
+            mine = slice(*np.searchsorted(task, (inside.start, inside.stop)))
+            if mine.start < mine.stop:
+                found[mine] = problem.fits(wishes)[machine[mine]]
+        for t in np.unique(task[self.special[task]]).tolist():
+            mine = slice(*np.searchsorted(task, (t, t + 1)))
             if problem.held[t]:
-                found[k] &= machines == problem.own[t]
+                found[mine] &= machine[mine] == problem.own[t]
+            if t in self.ties.inside:
+                found[mine] &= self.ties.inside[t][machine[mine]]
         if self.counting:
-            for k, t in enumerate(tasks.tolist()):
-                asked = {name: rational(amount) for name, amount in problem.tasks[t].task.demands.items()}
-                for m in np.flatnonzero(found[k]).tolist():
-                    has = self.instance.machines[m].capacity
-                    found[k, m] = all(asked.get(r, 0) <= rational(has.get(r, 0)) for r in problem.resources)
-            found &= self.machine_first == machines
+            asks, has, _ = self.amounts
+            found &= (asks[task] <= has[machine]).all(axis=1) & (self.machine_first == np.arange(len(has)))[machine]
         return found
+
+    def every(self, tasks: Ints) -> Iterator[Pairs]:
+        """All pairs of some tasks, in parts."""
+        machines = np.arange(len(self.machine_names))
+        step = max(1, _AT_ONCE // max(1, len(machines)))
+        for part in (tasks[k : k + step] for k in range(0, len(tasks), step)):
+            yield self._allowed(np.repeat(part, len(machines)), np.tile(machines, len(part)))
+
+    def _allowed(self, task: Ints, machine: Ints) -> Pairs:
+        may = self.may(task, machine)
+        return task[may], machine[may]
+
+    @cached_property
+    def amounts(self) -> tuple[Whole, Whole, Fraction]:
+        """(T, R) and (M, R) what tasks ask for and machines have of each resource, and the unit of these numbers."""
+        problem, machines = self.problem, self.instance.machines
+        asks = [rational(task.demands.get(r, 0)) for task in problem.tasks for r in problem.resources]
+        has = [rational(m.capacity.get(r, 0)) for m in machines for r in problem.resources]
+        both, size = Exact.of([*asks, *has]), len(problem.resources)
+        tables = both.numbers[: len(asks)], both.numbers[len(asks) :]
+        return tables[0].reshape(len(problem.tasks), size), tables[1].reshape(len(machines), size), both.unit
 
     @cached_property
     def pair_count(self) -> int:
@@ -115,23 +132,19 @@ class FlowStatement:
 
     def all_pairs(self) -> Pairs:
         """Tasks and machines of all columns ``x``, by task."""
-        step = max(1, _AT_ONCE // max(1, len(self.machine_names)))
-        parts = [self.tasks[k : k + step] for k in range(0, len(self.tasks), step)]
-        found = [(part, *np.nonzero(self.fits(part))) for part in parts]
-        task = np.concatenate([part[row] for part, row, _ in found]) if found else np.zeros(0, np.int64)
-        machine = np.concatenate([each for _, _, each in found]) if found else np.zeros(0, np.int64)
-        return task, machine.astype(np.int64)
+        none = np.zeros(0, np.int64)
+        task, machine = zip((none, none), *self.every(self.tasks), strict=True)
+        return np.concatenate(task), np.concatenate(machine)
 
-    def cheapest(self, weights: Mapping[str, int], price: Whole, apart: Mapping[str, Mapping[int, int]]) -> Pairs:
+    def cheapest(self, weights: Mapping[str, int], price: Whole, apart: Mapping[int, Mapping[int, int]]) -> Pairs:
         """Pairs that include the cheapest machine of each task, at weights of the ranks and prices of machines.
 
         ``apart``: further prices of machines by rule of different machines. Of machines that a task does not know, one
         of the least price is enough, as it reads at the same cost from all of them; so it is in racks that it knows.
         """
         problem, locality = self.problem, self.problem.locality
-        slow = problem.explicit | self.special
-        if apart:
-            slow = slow | np.array([bool(apart.get(task.apart)) for task in problem.tasks], bool)
+        slow = self.special | np.isin(problem.apart, list(apart))
+        slow[list(problem.explicit)] = True
         found: list[Pairs] = []
         for wishes, tasks in problem.classes:
             inside = np.flatnonzero(problem.fits(wishes))
@@ -147,15 +160,10 @@ class FlowStatement:
                 best[racks] = order[first]
                 rows = locality.racks.among(tasks.start, tasks.stop)
                 found.append((rows.task, best[rows.place]))
-        most = max(1, _AT_ONCE // max(1, len(self.machine_names)))
-        some = np.flatnonzero(slow)
-        for part in (some[k : k + most] for k in range(0, len(some), most)):
-            fits = self.fits(part)
-            task, machine = (part[fits.nonzero()[0]], fits.nonzero()[1])
+        for task, machine in self.every(np.flatnonzero(slow)):
             cost = self._weighed(price[machine], problem.costs(task, machine), weights)
-            rules = ((t, apart[r]) for t in part.tolist() if (r := problem.tasks[t].apart) in apart)
-            for t, more in rules:
-                mine = slice(*np.searchsorted(task, (t, t + 1)))
+            for t in np.unique(task[np.isin(problem.apart[task], list(apart))]).tolist():
+                mine, more = slice(*np.searchsorted(task, (t, t + 1))), apart[int(problem.apart[t])]
                 extra = whole(more.get(m, 0) for m in machine[mine].tolist())
                 cost = cost.astype(object) if extra.dtype == object else cost
                 cost[mine] += extra
@@ -178,7 +186,7 @@ class FlowStatement:
         """Pairs that differ from all others of their tasks: machines that a task knows, or has costs of."""
         problem = self.problem
         stay = np.flatnonzero(problem.staying)
-        explicit = [(t, m) for t in np.flatnonzero(problem.explicit).tolist() for m in problem.tasks[t].explicit]
+        explicit = [(t, m) for t, costs in problem.explicit.items() for m in costs]
         said = np.array(explicit, np.int64).reshape(-1, 2).T
         found = [(stay, problem.own[stay]), (said[0], said[1])]
         if problem.locality is not None:
@@ -191,16 +199,7 @@ class FlowStatement:
         parts, machines = list(parts), max(1, len(self.machine_names))
         task, machine = (np.concatenate([np.zeros(0, np.int64), *(each[k] for each in parts)]) for k in (0, 1))
         keys = distinct((task * machines + machine)[machine >= 0])
-        task, machine = np.divmod(keys, machines)
-        may = np.zeros(len(task), bool)
-        for wishes, inside in self.problem.classes:
-            mine = slice(*np.searchsorted(task, (inside.start, inside.stop)))
-            may[mine] = self.problem.fits(wishes)[machine[mine]]
-        some = np.flatnonzero(self.special[task])
-        for k, t, m in zip(some.tolist(), task[some].tolist(), machine[some].tolist(), strict=True):
-            may[k] &= not self.problem.held[t] or m == self.problem.own[t]
-            may[k] &= t not in self.ties.inside or bool(self.ties.inside[t][m])
-        return task[may], machine[may]
+        return self._allowed(*np.divmod(keys, machines))
 
     def _require_alike(self) -> None:
         """Raise `ValueError` where machines of a kind differ."""
@@ -213,20 +212,17 @@ class FlowStatement:
         masks = [mask for team in self.ties.teams for _, mask in team.domains]
         masks += [mask for spread in self.ties.spreads for mask, most in spread.domains.values() if most is not None]
         alone, self.machine_first = self.machine_first, np.arange(len(machines))
-        fits = self.fits(self.tasks)
+        task, machine = self.all_pairs()
         self.machine_first = alone
-        step = max(1, _AT_ONCE // max(1, len(machines)))
-        grid = [self.tasks[k : k + step] for k in range(0, len(self.tasks), step)]
-        ends = (np.repeat(part, len(machines)) for part in grid)
-        every = [problem.costs(task, np.tile(np.arange(len(machines)), len(task) // len(machines))) for task in ends]
-        costs = {r: np.concatenate([each[r] for each in every]).reshape(fits.shape) for r in problem.goals.ranks}
+        grids = []
+        for values in (np.ones(len(task), np.int64), *problem.costs(task, machine).values()):
+            grids.append(np.zeros((len(self.tasks), len(machines)), values.dtype))
+            grids[-1][self.row[task], machine] = values
         for first, members in kinds.items():
             for m in members:
                 here, there = machines[first], machines[m]
                 same = here.capacity == there.capacity and here.slots == there.slots
-                same = same and bool((fits[:, m] == fits[:, first]).all())
-                each = (cost[fits[:, first]] for cost in costs.values())
-                same = same and all(bool((cost[:, m] == cost[:, first]).all()) for cost in each)
+                same = same and all(bool((grid[:, m] == grid[:, first]).all()) for grid in grids)
                 same = same and all(mask[m] == mask[first] for mask in masks)
                 one, other = ([c[slot_machine == k].tolist() for c in prices.values()] for k in (first, m))
                 if not same or one != other:
@@ -241,12 +237,12 @@ class FlowStatement:
 
 
 class FlowProgram:
-    """The program over some pairs of task and machine, by task; ``whole``: these are all pairs.
+    """The program over some pairs of task and machine, by task; ``whole``: these are all pairs; ``priced``: with costs.
 
     ``program`` is it in exact numbers; `values` says what a schedule means in its columns.
     """
 
-    def __init__(self, of: FlowStatement, pairs: Pairs, *, whole: bool) -> None:
+    def __init__(self, of: FlowStatement, pairs: Pairs, *, whole: bool, priced: bool = True) -> None:
         self.of, self.problem, (self.task, self.machine) = of, of.problem, pairs
         self.to = ProgramBuilder()
         problem, machines = self.problem, of.machine_names
@@ -273,7 +269,7 @@ class FlowProgram:
         self._rules_of_slots()
         self._rules_of_jobs()
         self._rules_of_tasks()
-        self._objectives(step=0 if whole else 1)
+        self._objectives(step=0 if whole else 1, priced=priced)
         self.program: ExactProgram = self.to.program(tolerance=0)
 
     @cached_property
@@ -344,7 +340,7 @@ class FlowProgram:
             self.to.row(name, label, terms, relation, side)
 
     def _rules_of_slots(self) -> None:
-        of, problem, instance = self.of, self.problem, self.of.instance
+        of, problem = self.of, self.problem
         every = np.arange(len(of.tasks))
         once = (self.pair_row, self.x, 1), (every, self.waits, 1)
         self.to.rows("task", "==", lambda: self.tasks, of.count, *once, empty=True)
@@ -357,43 +353,33 @@ class FlowProgram:
             self.to.rows("machine", "==", names, 0, inside, filled, empty=True)
         else:
             self.to.rows("machine", "<=", names, (problem.slots * of.times)[machines], inside, empty=True)
-        rules = list(dict.fromkeys(problem.tasks[t].apart for t in of.tasks.tolist()) if len(of.tasks) else ())
-        number = {rule: k for k, rule in enumerate(rules)}
-        mine = np.array([number[problem.tasks[t].apart] for t in of.tasks.tolist()], np.int64)[self.pair_row]
-        ruled = np.flatnonzero(mine != number.get("", -1))
+        mine = problem.apart[self.task]
+        ruled = np.flatnonzero(mine >= 0)
         size = max(1, len(of.machine_names))
         keys, at = np.unique(mine[ruled] * size + self.machine[ruled], return_inverse=True)
-        #: Rule of different machines and machine of each row ``apart``.
-        self.apart = [(rules[k // size], k % size) for k in keys.tolist()]
-        labels = [label_text((rule, of.machine_names[m])) for rule, m in self.apart]
+        #: Number of the rule of different machines, and machine, of each row ``apart``.
+        self.apart = [divmod(k, size) for k in keys.tolist()]
+        labels = [label_text((problem.rules[rule], of.machine_names[m])) for rule, m in self.apart]
         self.to.rows("apart", "<=", labels, of.times[keys % size], (at, ruled, 1))
         if of.counting or not problem.resources:
             self._listed("size", "<=", self._sizes())
             return
-        asked = [
-            [rational(problem.tasks[t].task.demands.get(r, 0)) for r in problem.resources] for t in of.tasks.tolist()
-        ]
-        has = [
-            [rational(instance.machines[m].capacity.get(r, 0)) for r in problem.resources] for m in machines.tolist()
-        ]
-        both = Exact.of([value for part in (asked, has) for row_of in part for value in row_of])
-        kinds, count = len(problem.resources), len(asked) * len(problem.resources)
-        amounts, sides = both.numbers[:count].reshape(-1, kinds), both.numbers[count:]
-        taken = amounts[self.pair_row]
+        asks, has, unit = of.amounts
+        taken, kinds = asks[self.task], len(problem.resources)
         pair, resource = np.nonzero(taken)
         self.to.rows(
             "capacity",
             "<=",
             lambda: [label_text((name, each)) for name in names for each in problem.resources],
-            Exact(sides, both.unit),
-            (row[pair] * kinds + resource, self.x[pair], Exact(taken[pair, resource], both.unit)),
+            Exact(has[machines].ravel(), unit),
+            (row[pair] * kinds + resource, self.x[pair], Exact(taken[pair, resource], unit)),
             empty=True,
         )
 
     def _sizes(self) -> Iterator[Listed]:
         of = self.of
         for m, resource, unit in of.sizes:
-            asked = [rational(self.problem.tasks[t].task.demands.get(resource, 0)) // unit for t in of.tasks.tolist()]
+            asked = [rational(self.problem.tasks[t].demands.get(resource, 0)) // unit for t in of.tasks.tolist()]
             mine = np.flatnonzero(self.machine == m).tolist()
             terms = {k: n for k in mine if (n := asked[self.pair_row[k]])}
             has = rational(of.instance.machines[m].capacity.get(resource, 0)) // unit
@@ -477,19 +463,19 @@ class FlowProgram:
 
     # ---- objectives
 
-    def _objectives(self, step: int) -> None:
+    def _objectives(self, *, step: int, priced: bool) -> None:
         of, problem = self.of, self.problem
         if len(self.claims):
             self.to.objective("shortfall", (self.short, 1), step=step)
         level = np.array(problem.levels, np.int64)[problem.job[of.tasks]]
         for each in sorted({*level[level > 0].tolist()}, reverse=True):
             self.to.objective(f"waiting_{each}", (self.waits[level == each], 1), step=step)
-        costs = problem.costs(self.task, self.machine)
+        costs = problem.costs(self.task, self.machine) if priced else {}
         for rank in problem.goals.ranks:
-            terms = [(self.x, costs[rank])]
-            if rank in problem.waiting:
+            terms = [(self.x, costs[rank])] if priced else []
+            if priced and rank in problem.waiting:
                 terms.append((self.waits, problem.waiting[rank][of.tasks]))
-            if rank in self.slot_prices:
+            if priced and rank in self.slot_prices:
                 terms.append((self.slot, self.slot_prices[rank][self.kept]))
             self.to.objective(rank, *terms, step=step)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.flow import FlowInstance
+from flowlex.instances.flow import FlowInstance, Machine
 from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
-from flowlex.validation.restated.flow.instance_rules import key_of, machines_by_domain, members, most_in
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,15 @@ class Ties:
         self.inside: dict[int, NDArray[np.bool_]] = {}  # machines in a domain of every rule of a task
         everywhere = np.ones(len(machines), bool)
         for rule in rules:
-            tasks, key = [at[name] for name in members(rule, jobs)], key_of(rule)
-            inside = {} if key is None else machines_by_domain(instance.machines, key)
+            tasks = [at[name] for name in _members(rule, jobs)]
+            key = rule.over if isinstance(rule, TaskSpread) else rule.within
+            inside = {} if key is None else _machines_by_domain(instance.machines, key)
             masks = {domain: np.array([name in those for name in machines], bool) for domain, those in inside.items()}
             reach = everywhere if key is None else np.any([*masks.values(), ~everywhere], axis=0)
             for t in tasks:
                 self.inside[t] = self.inside.get(t, everywhere) & reach
             if isinstance(rule, TaskSpread):
-                self.spreads.append(_Spread(rule.name, tasks, {t: (m, most_in(rule, t)) for t, m in masks.items()}))
+                self.spreads.append(_Spread(rule.name, tasks, {t: (m, _most_in(rule, t)) for t, m in masks.items()}))
                 continue
             kind = "gang" if rule in instance.gangs else "affinity"
             domains = [("", everywhere)] if key is None else list(masks.items())
@@ -86,3 +86,29 @@ class Ties:
                 if most is not None and np.count_nonzero(mask[here]) > most:
                     yield from spread.tasks
         yield from (t for t, mask in self.inside.items() if at[t] >= 0 and not mask[at[t]])
+
+
+def _members(rule: Gang | Affinity | TaskSpread, tasks_of: Mapping[str, Sequence[str]]) -> list[str]:
+    """Names of the tasks under a rule: those it lists, then those of its jobs, each once."""
+    found: dict[str, None] = {}
+    for name in rule.tasks:
+        found[name] = None
+    for job in rule.jobs:
+        for name in tasks_of[job]:
+            found[name] = None
+    return list(found)
+
+
+def _machines_by_domain(machines: Iterable[Machine], key: str) -> dict[str, set[str]]:
+    """Names of the machines by domain: ``rack:r1``, or a label such as ``zone=a``; machines without it are in none."""
+    found: dict[str, set[str]] = {}
+    for machine in machines:
+        tags = [f"rack:{machine.rack}"] if key == "rack" else [x for x in machine.labels if x.startswith(key + "=")]
+        for tag in tags:
+            found.setdefault(tag, set()).add(machine.name)
+    return found
+
+
+def _most_in(spread: TaskSpread, domain: str) -> int | None:
+    """Most tasks of a spread in a domain; None: no limit."""
+    return spread.limits.get(domain[len(spread.over) + 1 :], spread.most)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any
@@ -40,6 +40,7 @@ from flowlex.validation.restated.flow.equal_groups import Groups
 from flowlex.validation.restated.flow.goal_costs import Problem
 from flowlex.validation.restated.flow.goal_options import Goals
 from flowlex.validation.restated.flow.job_shares import stated_shares, unfair
+from flowlex.validation.restated.flow.own_goals import OwnGoal
 from flowlex.validation.restated.flow.program import FlowProgram, FlowStatement
 from flowlex.validation.restated.program_finding import program_finding
 
@@ -52,15 +53,20 @@ _WRITTEN_OUT, _MOST = 20_000, 2_000_000
 _PRICED = {"machine", "apart", "unscheduled", "share", "preempted"}
 
 
-class FlowAnswer(Strict):
-    """Machine of each running task, reason of each waiting one, (least, most) tasks of jobs with shares, cost unit."""
+class Beside(Strict):
+    """What a file states even without a schedule: the weight of each stage, and (least, most) tasks of jobs."""
+
+    weights: dict[str, Annotated[int, Field(ge=1)]] | None = None
+    """Weight of each stage in the objective; null where the objective is the value of the last stage."""
+    shares: dict[str, Annotated[list[int], Field(min_length=2, max_length=2)]] = Field(default_factory=dict)
+
+
+class FlowAnswer(Beside):
+    """Machine of each running task, reason of each waiting one, cost unit."""
 
     placements: dict[str, str]
     waiting: dict[str, str]
-    shares: dict[str, Annotated[list[int], Field(min_length=2, max_length=2)]] = Field(default_factory=dict)
     scale: int = Field(ge=1)
-    weights: dict[str, Annotated[int, Field(ge=1)]] | None
-    """Weight of each stage in the objective; null where the objective is the value of the last stage."""
 
 
 class StatedSize(Strict):
@@ -81,24 +87,23 @@ class Counted(Strict):
 
 def _places(problem: Problem, answer: FlowAnswer) -> NDArray[np.int64]:
     """(T,) machine of each task, -1 if it waits."""
-    machine = problem.machine
-    return np.array([machine.get(answer.placements.get(t.task.name, ""), -1) for t in problem.tasks], np.int64)
+    machine, placed = problem.machine, answer.placements
+    return np.array([machine[placed[name]] if name in placed else -1 for name in problem.names], np.int64)
 
 
 @collector_paused()
 def _judge(claimed: Claimed) -> Finding:
     instance, document, answer = claimed.instance, claimed.document, claimed.answer
     problem = Problem(instance, document.options, answer.scale, claimed.goals)
-    names = {task.task.name for task in problem.tasks}
+    names = set(problem.names)
     strange = [f"{t} on {m}" for t, m in answer.placements.items() if t not in names or m not in problem.machine]
     if strange:
         return Finding("feasible", (Check.none("tasks and machines of this instance", strange),))
     at, jobs = _places(problem, answer), instance.jobs
     foreign = problem.goals.foreign
     checks = [_waiting(problem, at, answer), *(() if foreign else _shares(problem, answer))]
-    pairs = (answer.shares.get(job.name, [0, len(job.tasks)]) for job in jobs)
-    shares = [(0, len(job.tasks)) if foreign or problem.shares() is None else tuple(pair) for job, pair in
-              zip(jobs, pairs, strict=True)]  # fmt: skip
+    stated = {} if foreign or problem.claims is None else answer.shares
+    shares = [tuple(stated.get(job.name, (0, len(job.tasks)))) for job in jobs]
     body = {name: part for name, part in document.proof.items() if name not in Counted.model_fields}
     groups = None
     if len(body) < len(document.proof) and not foreign:
@@ -111,7 +116,7 @@ def _judge(claimed: Claimed) -> Finding:
             statement.size_row(size.machine, size.resource, size.size)
     made = _program_for(statement, {} if foreign else body, at)
     values, wrong = made.values(at)
-    checks.append(Check.none("every task may run on its machine", [problem.tasks[t].task.name for t in wrong]))
+    checks.append(Check.none("every task may run on its machine", [problem.names[t] for t in wrong]))
     if groups is not None:  # counts do not say on which machine of a kind a task runs
         alone = FlowStatement(problem, shares)
         runs = np.flatnonzero(at >= 0)
@@ -184,7 +189,7 @@ def _program_for(statement: FlowStatement, proof: Mapping[str, Any], at: NDArray
     placed = runs, at[runs]
     read = None
     if not statement.counting:
-        small = FlowProgram(statement, statement.together([placed]), whole=False)
+        small = FlowProgram(statement, statement.together([placed]), whole=False, priced=False)
         try:
             read = from_document(dict(proof), small.program)
         except ProofError:  # multipliers of rows over other pairs
@@ -209,7 +214,7 @@ def _prices_alone(proof: Proof) -> bool:
     )
 
 
-def _prices(made: FlowProgram, stage: str, leaf: Leaf) -> tuple[dict[str, int], Whole, dict[str, dict[int, int]]]:
+def _prices(made: FlowProgram, stage: str, leaf: Leaf) -> tuple[dict[str, int], Whole, dict[int, dict[int, int]]]:
     """Of a leaf: weights of the stages, prices of machines, and those of rules of different machines, as integers."""
     machine, apart = leaf.rows.get("machine"), leaf.rows.get("apart")
     units = [y.unit for y in (machine, apart) if y is not None]
@@ -220,7 +225,7 @@ def _prices(made: FlowProgram, stage: str, leaf: Leaf) -> tuple[dict[str, int], 
         mine = scaled(machine.numbers, -int(machine.unit * common))
         price = price.astype(mine.dtype)
         price[made.machines] = mine
-    rules: dict[str, dict[int, int]] = {}
+    rules: dict[int, dict[int, int]] = {}
     if apart is not None:
         each = zip(made.apart, scaled(apart.numbers, -int(apart.unit * common)).tolist(), strict=True)
         for (rule, m), more in each:
@@ -230,13 +235,13 @@ def _prices(made: FlowProgram, stage: str, leaf: Leaf) -> tuple[dict[str, int], 
 
 
 def _waiting(problem: Problem, at: NDArray[np.int64], answer: FlowAnswer) -> Check:
-    waiting = {task.task.name for task, m in zip(problem.tasks, at.tolist(), strict=True) if m < 0}
+    waiting = {problem.names[t] for t in np.flatnonzero(at < 0).tolist()}
     return Check.none("names of waiting tasks", sorted(waiting ^ set(answer.waiting)))
 
 
 def _shares(problem: Problem, answer: FlowAnswer) -> Iterator[Check]:
     jobs, stated = problem.instance.jobs, answer.shares
-    if problem.shares() is None:
+    if problem.claims is None:
         yield Check.none("shares without a goal of shares: none", list(stated))
         return
     yield Check.none("names of jobs with shares", sorted(stated.keys() ^ {job.name for job in jobs}))
@@ -283,6 +288,7 @@ def _scale(instance: FlowInstance, goals: Goals, options: Mapping[str, Any]) -> 
     """The least factor that makes all costs integers."""
     costs: list[Any] = [] if options["wait_cost"] is None else [options["wait_cost"]]
     costs += [goal[name] for goal in goals.by_kind.values() for name in _REAL_FIELDS if name in goal]
+    costs += [cost for goal in goals.own for cost in goal.real_costs]
     costs += [job.preempt_cost for job in instance.jobs]
     costs += [cost for task in instance.tasks for cost in task.costs.values()]
     if (placement := goals.by_kind.get("Placement")) is not None:
@@ -291,18 +297,31 @@ def _scale(instance: FlowInstance, goals: Goals, options: Mapping[str, Any]) -> 
     return math.lcm(1, *(rational(cost).denominator for cost in costs))
 
 
-def _stated_problem(instance: FlowInstance, options: Mapping[str, Any]) -> Problem:
+def _stated_problem(instance: FlowInstance, options: Mapping[str, Any], given: Sequence[OwnGoal]) -> Problem:
     """The instance under the goals of a solution file, in the least unit of its costs."""
-    goals = Goals.of(options)
+    goals = Goals.of(options, given)
     if goals.foreign:
-        raise ValueError(f"{goals.foreign}: no file holds what it costs, so a changed model with it cannot be judged")
-    return Problem(instance, options, options.get("scale") or _scale(instance, goals, options))
+        raise ValueError(
+            f"no file holds what {goals.foreign} costs; pass the goal to verify(..., goals=ask(instance, goals))"
+        )
+    return Problem(instance, options, options.get("scale") or _scale(instance, goals, options), given)
 
 
-def restate_flow(instance: FlowInstance, options: Mapping[str, Any]) -> ExactProgram:
-    """The problem of an instance and options, to be changed."""
-    problem = _stated_problem(instance, options)
-    statement = FlowStatement(problem, stated_shares(problem))
+def _restated_claim(claimed: Claimed) -> ExactProgram:
+    """The problem of a solution file with its own goals, and with its shares if these cannot be filled again."""
+    said = _beside(claimed.document).shares
+    return restate_flow(claimed.instance, claimed.document.options, claimed.goals, said)
+
+
+def restate_flow(
+    instance: FlowInstance,
+    options: Mapping[str, Any],
+    given: Sequence[OwnGoal] = (),
+    shares: Mapping[str, Sequence[int]] | None = None,
+) -> ExactProgram:
+    """The problem of an instance and options, to be changed; ``given``: goals of other packages."""
+    problem = _stated_problem(instance, options, given)
+    statement = FlowStatement(problem, stated_shares(problem, shares))
     if statement.pair_count > _MOST:
         raise ValueError(f"a changed model has at most {_MOST} pairs of task and machine")
     program = FlowProgram(statement, statement.all_pairs(), whole=True).program
@@ -310,28 +329,28 @@ def restate_flow(instance: FlowInstance, options: Mapping[str, Any]) -> ExactPro
     return program
 
 
-class StageWeights(Strict):
-    """Weight of each stage in the objective; None if that is the value of the last stage."""
-
-    weights: dict[str, Annotated[int, Field(ge=1)]] | None
+def _beside(document: Document) -> Beside:
+    said: Beside = read_as(Beside, {k: v for k, v in document.answer.items() if k in Beside.model_fields}, "answer")
+    return said
 
 
 def _measure(document: Document, _: FlowInstance, __: Changes, finding: Finding) -> Finding:
     """The finding with the weighted sum of the stages as its objective, as in the unchanged model."""
-    weights = read_as(StageWeights, {"weights": document.answer.get("weights")}, "answer").weights
+    weights = _beside(document).weights
     return finding if weights is None or finding.objective is None else _weighted(finding, weights)
 
 
 def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
     """The answer of a changed model: machines are those of the values, and goals cost what they do unchanged."""
-    answer, problem = claimed.answer, _stated_problem(claimed.instance, claimed.document.options)
-    jobs, shares, at = claimed.instance.jobs, stated_shares(problem), _places(problem, answer)
+    answer, instance = claimed.answer, claimed.instance
+    problem = _stated_problem(instance, claimed.document.options, claimed.goals)
+    jobs, shares, at = instance.jobs, stated_shares(problem, answer.shares), _places(problem, answer)
     runs = np.flatnonzero(at >= 0)
     statement = FlowStatement(problem, shares)
     made = FlowProgram(statement, (runs, at[runs]), whole=False)
     here, _ = made.values(at)
     figures = {o.name: dot(o.value, here.numbers[o.column]) for o in made.program.objectives}
-    true = {j.name: list(s) for j, s in zip(jobs, shares, strict=True)} if problem.shares() is not None else {}
+    true = {j.name: list(s) for j, s in zip(jobs, shares, strict=True)} if problem.claims is not None else {}
     wrong = sorted(job for job in {*true, *answer.shares} if true.get(job) != answer.shares.get(job))
     checks = (
         same_values({"x": {label_text(pair): 1 for pair in answer.placements.items()}}, values),
@@ -350,6 +369,7 @@ VERIFIER = Verifier(
     solvable=True,
     options=FlowOptions,
     restated=restate_flow,
+    restated_claim=_restated_claim,
     needed=frozenset({"task"}),
     figures=_changed_figures,
     measure=_measure,

@@ -439,13 +439,14 @@ def _measure(document: Document, _: PodInstance, changes: Changes, finding: Find
     return replace(finding, objective=objective, bound=bound)
 
 
-def _with_tangents(instance: PodInstance, options: Mapping[str, Any], proof: Mapping[str, Any]) -> ExactProgram:
+def _with_tangents(claimed: Claimed) -> ExactProgram:
     """The problem that changes refer to, with the tangents that a proof names (all tangents are valid)."""
+    proof = claimed.document.proof
     stages = proof.get("stages", {})
     leaves = [*proof.get("empty", []), *(leaf for each in stages.values() for leaf in each)]
     named = [label for leaf in leaves for label in leaf.get("rows", {}).get("tangent", {}).get("at", ())]
     parts = (next(csv.reader([label])) for label in named)
-    return restate_pods(instance, options, [(node, Fraction(at)) for node, at in parts])
+    return restate_pods(claimed.instance, claimed.document.options, [(node, Fraction(at)) for node, at in parts])
 
 
 def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
@@ -486,7 +487,7 @@ VERIFIER = Verifier(
     _judge,
     options=PodOptions,
     restated=restate_pods,
-    with_proof=_with_tangents,
+    restated_claim=_with_tangents,
     main="balance",
     needed=NEEDED,
     figures=_changed_figures,

@@ -27,11 +27,11 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
-from flowlex.models.flow.counted_program import CountedProgram, Greedy
 from flowlex.models.flow.flow_data import Resources
-from flowlex.models.flow.network_method import FlowRun, NetworkMethod, chosen_stage, score_of, waiting_by_job
+from flowlex.models.flow.methods.counted_program import CountedProgram, Greedy
+from flowlex.models.flow.methods.minimum_cost_flow import FlowRun, NetworkMethod, chosen_stage
+from flowlex.models.flow.solution import score_of
 from flowlex.models.flow.statement import Size
-from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.stated_model import in_plain_labels
 from flowlex.validation.proofs.proof import to_document
 
@@ -52,12 +52,11 @@ class ProgramMethod:
     """The solution of an instance with capacities of machines, or with task rules that a network cannot model."""
 
     network: NetworkMethod
-    task_rules: TaskRules
 
     @cached_property
     def resources(self) -> Resources:
         """Demands of tasks and capacities of machines."""
-        return Resources.of(self.network.instance)
+        return Resources.of(self.network.priced.instance)
 
     @cached_property
     def program(self) -> CountedProgram:
@@ -66,10 +65,7 @@ class ProgramMethod:
 
     def program_of(self, *, machines_alone: bool) -> CountedProgram:
         """The integer program over classes of tasks and kinds of machines (single machines if ``machines_alone``)."""
-        n = self.network
-        return CountedProgram.of(
-            n.instance, n.rules, n.schedule, self.task_rules, counted=True, machines_alone=machines_alone
-        )
+        return CountedProgram.of(self.network.priced, counted=True, machines_alone=machines_alone)
 
     @cached_property
     def problem(self) -> Problem:
@@ -93,9 +89,9 @@ class ProgramMethod:
     @property
     def why(self) -> str:
         """How the instance is solved, and which rules need an integer program."""
-        rules = self.task_rules
+        rules = self.network.priced.task_rules
         parts = {
-            "capacities": bool(self.network.instance.resources),
+            "capacities": bool(self.network.priced.instance.resources),
             "gangs": any(team.whole for team in rules.teams),
             "affinities": any(not team.whole for team in rules.teams),
             "spreads": bool(rules.limits),
@@ -130,9 +126,10 @@ class ProgramMethod:
 
     def keeps(self, at: Integers) -> bool:
         """Return whether an assignment ``at`` (T,), -1 for none, satisfies capacities and task rules."""
-        tasks, machines = self.network.instance.tasks, self.network.instance.machines
+        priced = self.network.priced
+        tasks, machines = priced.instance.tasks, priced.instance.machines
         placed = {task.name: machines[m].name for task, m in zip(tasks, at.tolist(), strict=True) if m >= 0}
-        return not any(self.task_rules.broken(placed)) and not len(self.resources.over(at))
+        return not any(priced.task_rules.broken(placed)) and not len(self.resources.over(at))
 
 
 @dataclass(eq=False)
@@ -259,7 +256,7 @@ class _Search:
             message=f"not proven best: {', '.join(open_)}{limit if self._large(program) else ''}" if open_ else "",
         )
         instance, rules = program.instance, program.rules
-        score = score_of(instance.jobs, rules, waiting_by_job(instance, at), values)
+        score = score_of(instance.jobs, rules, program.priced.waiting_by_job(at), values)
         proof = self._proof(program, problem, sizes, found)
         return FlowRun(outcome, self.method.why, at, score, values, bounds, weights, lambda: {"proof": proof})
 

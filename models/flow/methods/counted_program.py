@@ -66,7 +66,7 @@ class CountedProgram(FlowData):
     @property
     def views(self) -> list[TaskView]:
         """Every task as goals see it."""
-        return self.schedule.views
+        return self.priced.views
 
     @cached_property
     def own(self) -> list[int]:
@@ -77,18 +77,19 @@ class CountedProgram(FlowData):
     @cached_property
     def job(self) -> Integers:
         """(K,) job of each class."""
-        at = {job.name: j for j, job in enumerate(self.instance.jobs)}
-        return np.array([at[view.job] for view in self.first_views], np.int64)
+        found: Integers = self.priced.job[self.first_task]
+        return found
 
     @cached_property
     def level(self) -> Integers:
         """(K,) importance of waiting in the strict order, 0 if waiting has an ordinary cost."""
-        return np.array([self.rules.level(view.priority) for view in self.first_views], np.int64)
+        found: Integers = self.priced.levels[self.job]
+        return found
 
     @cached_property
     def most_running(self) -> Integers:
         """(J,) most running tasks of each job."""
-        most = self.schedule.shares[:, 1]
+        most = self.priced.shares[:, 1]
         held = np.bincount(self.job[self.class_of], weights=[v.held for v in self.views], minlength=len(most))
         found: Integers = np.maximum(most, held.astype(np.int64))
         return found
@@ -110,15 +111,15 @@ class CountedProgram(FlowData):
     @cached_property
     def wait_cost(self) -> Floats:
         """(K,) cost of waiting, as the weighted sum of all ranks."""
-        return np.array([self.rules.waiting(view) for view in self.first_views], np.float64)
+        return np.array(self.priced.waiting, np.float64)[self.first_task]
 
     @cached_property
     def slot_cost(self) -> Floats:
         """(P, n) cost of the next slot of a machine with n tasks, as the weighted sum of all ranks."""
         most = min(max((machine.slots for machine in self.machines), default=0), len(self.views))
         found = np.zeros((len(self.machines), most + 1))
-        for row, machine in zip(found, self.machines, strict=True):
-            unit = [cost for count, cost in self.rules.slot_costs(machine) for _ in range(min(count, most))][:most]
+        for row, m in zip(found, self.first_machine.tolist(), strict=True):
+            unit = [cost for count, cost in self.priced.slot_costs[m] for _ in range(min(count, most))][:most]
             row[: len(unit)] = unit
         return found
 
@@ -158,7 +159,7 @@ class CountedProgram(FlowData):
         if "short" in blocks:
             few = np.bincount(self.job[self.class_of[runs]], minlength=len(self.instance.jobs))
             j = blocks["short"].index.codes["job"]
-            found[blocks["short"].columns] = np.maximum(self.schedule.shares[j, 0] - few[j], 0)
+            found[blocks["short"].columns] = np.maximum(self.priced.shares[j, 0] - few[j], 0)
         if "slot" in blocks:
             index, held = blocks["slot"].index, np.bincount(at[runs], minlength=len(self.kind_of))
             used = index.codes["machine"]
