@@ -7,13 +7,12 @@ If its optimum satisfies them, this optimum is the best schedule.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from flowlex.systems.scheduler.live.cluster_state import LiveState
 from flowlex.systems.scheduler.live.equal_schedules import without_idle_changes
 from flowlex.systems.scheduler.live.full_solve import solve_fully
 from flowlex.systems.scheduler.live.garbage_collection import collect_after
-from flowlex.systems.scheduler.live.queries import Queries
 from flowlex.systems.scheduler.live.session_choice import prove
 from flowlex.systems.scheduler.live.side_constraints import Changes
 from flowlex.systems.scheduler.live.task_records import Decided, Delta, FullSolve
@@ -23,11 +22,12 @@ def decide(
     state: LiveState,
     now_s: float | None,
     event_seconds: float,
+    reason: Callable[[str], str],
     *,
     certify: bool,
     decided: Decided | None,
 ) -> Delta:
-    """Find the new optimum and apply it; see `FlowScheduler.step`."""
+    """Find the new optimum and apply it; see `FlowScheduler.step`. ``reason`` says why a task waits."""
     started, check_s, certificate, method = time.perf_counter(), 0.0, None, state.method
     quiet = not state.events and state.decision is not None and state.decision.best
     quiet = quiet and not (decided is not None and decided.places)
@@ -48,7 +48,7 @@ def decide(
         if state.decision is not None:
             certificate, method = state.decision.certificate, state.decision.method
     solved = time.perf_counter()
-    parts = _put_in_force(state, changes)
+    parts = _put_in_force(state, changes, reason)
     if not state.steps:
         collect_after(len(state.tasks))  # the first step places everything
     done = time.perf_counter()
@@ -111,7 +111,7 @@ def _full_decision(
 
 
 def _put_in_force(
-    state: LiveState, changes: Changes
+    state: LiveState, changes: Changes, reason: Callable[[str], str]
 ) -> tuple[
     tuple[tuple[str, str], ...],
     tuple[tuple[str, str, str, str], ...],
@@ -132,8 +132,7 @@ def _put_in_force(
     # In the order of the answer, so that a decision that is read from a log leaves the same state.
     for name in [name for name, *_ in (*placed, *moved, *stopped)]:
         state.settle(name, changes[name][1])
-    queries = Queries(state)
-    waiting = [(name, queries.reason(name)) for name in state.fresh if state.tasks[name].machine is None]
+    waiting = [(name, reason(name)) for name in state.fresh if state.tasks[name].machine is None]
     state.fresh.clear()
     state.why.clear()
     state.side_constraints.unchecked.clear()

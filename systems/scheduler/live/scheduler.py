@@ -8,8 +8,8 @@
 After every step the schedule is an optimum of `FlowScheduling` on the same state (`FlowScheduler.instance`), proven
 by an exact check of the flow and its potentials. The Python work of a step depends on its events, not on the cluster.
 
-Events (`event_handlers`) change the state (`LiveState`) and its network, a step decides (`decision`), and `Queries`,
-its base, only read.
+Each event changes the state (`LiveState`) and its network at once, or raises and changes nothing; a step decides
+(`decision`); queries change no decision.
 """
 
 from __future__ import annotations
@@ -18,45 +18,42 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+from pydantic import ValidationError
 
 from flowlex.formulations.gc_pause import collector_paused
 from flowlex.instances import event_log as ev
-from flowlex.instances.flow import FlowInstance
+from flowlex.instances.flow import MOST_SLOTS, FlowInstance, FlowJob, Machine, Queue, check_queues
+from flowlex.instances.input_errors import counted, first_fault
 from flowlex.instances.instance_base import Part
-from flowlex.models.flow.goals import Goal, Priority, common_scale, preset
+from flowlex.models.flow.goals import LOWEST, Goal, Priority, common_scale, preset
+from flowlex.models.flow.solution import FlowSolution, Score, score_of
+from flowlex.models.flow.task_rules import GroupRule
+from flowlex.models.flow.waiting_reasons import plain_reason
 from flowlex.models.model_base import ModelError
-from flowlex.systems.scheduler.live import event_handlers
+from flowlex.systems.scheduler.live import exact_state
 from flowlex.systems.scheduler.live.cluster_state import LiveState
 from flowlex.systems.scheduler.live.decision import decide
+from flowlex.systems.scheduler.live.explain_waiting import Explanation, explain_task
 from flowlex.systems.scheduler.live.frozen_state import FrozenState
+from flowlex.systems.scheduler.live.full_solve import audit_schedule, priced
 from flowlex.systems.scheduler.live.garbage_collection import collect_after
-from flowlex.systems.scheduler.live.queries import Queries
+from flowlex.systems.scheduler.live.network_optimum import Optimum
 from flowlex.systems.scheduler.live.session_choice import Method
 from flowlex.systems.scheduler.live.task_records import Decided, Delta, EventError
 
 __all__ = ["Delta", "EventError", "FlowScheduler"]
 
 P = ParamSpec("P")
+T = TypeVar("T", FlowJob, Machine)
 
 #: Events that call the method of the same name with their fields as arguments.
 _PLAIN = (
     *(ev.Finish, ev.Cancel, ev.AddMachine, ev.RemoveMachine, ev.SetSlots, ev.SetPriority, ev.SetCost, ev.UpdateShares),
     *(ev.SetPreemption, ev.Untie, ev.Relabel, ev.SetQueues),
 )
-
-
-def _event(change: Callable[Concatenate[LiveState, P], None]) -> Callable[Concatenate[FlowScheduler, P], None]:
-    """Make a method that applies an event to the state, and counts the event if it was not refused."""
-
-    @wraps(change)
-    def take(self: FlowScheduler, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        started = time.perf_counter()
-        with _refused():
-            change(self.state, *args, **kwargs)
-        self._taken(started)
-
-    return take
 
 
 @contextmanager
@@ -70,7 +67,20 @@ def _refused() -> Iterator[None]:
         raise EventError(str(error)) from error
 
 
-class FlowScheduler(Queries):
+def _event(change: Callable[Concatenate[FlowScheduler, P], None]) -> Callable[Concatenate[FlowScheduler, P], None]:
+    """Count an event that was not refused, and its time."""
+
+    @wraps(change)
+    def take(self: FlowScheduler, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        started = time.perf_counter()
+        with _refused():
+            change(self, *args, **kwargs)
+        self._taken(started)
+
+    return take
+
+
+class FlowScheduler:
     """See the module.
 
     Parameters
@@ -154,8 +164,12 @@ class FlowScheduler(Queries):
         return made
 
     def _use(self, state: LiveState) -> None:
-        super().__init__(state)
+        self.state = state
         self._event_seconds = 0.0  # of events since the last step
+        self._is_copy = False
+        # between two steps, all queries share one copy with all events, and one optimum; each with the key of its state
+        self._ahead: tuple[object, FlowScheduler] | None = None
+        self._last_optimum: tuple[object, Optimum] | None = None
 
     @property
     def steps(self) -> int:
@@ -168,20 +182,276 @@ class FlowScheduler(Queries):
         return self.state.method
 
     # Events ----------------------------------------------------------------------------------------------------
-    submit = _event(event_handlers.submit)
-    tie = _event(event_handlers.tie)
-    untie = _event(event_handlers.untie)
-    finish = _event(event_handlers.finish)
-    cancel = _event(event_handlers.cancel)
-    add_machine = _event(event_handlers.add_machine)
-    remove_machine = _event(event_handlers.remove_machine)
-    set_slots = _event(event_handlers.set_slots)
-    set_priority = _event(event_handlers.set_priority)
-    set_cost = _event(event_handlers.set_cost)
-    update_shares = _event(event_handlers.update_shares)
-    set_preemption = _event(event_handlers.set_preemption)
-    relabel = _event(event_handlers.relabel)
-    set_queues = _event(event_handlers.set_queues)
+    @_event
+    def submit(self, job: FlowJob, *rules: GroupRule) -> None:
+        """Add a job, with rules over its tasks; the tasks wait until the next step.
+
+        Parameters
+        ----------
+        job
+            Its name and task names must be new, and none of its tasks may run.
+        rules
+            Rules over its tasks and tasks that are already present.
+        """
+        if job.name in self.state.jobs:
+            raise EventError(f"job {job.name!r} is here already; a job is submitted once")
+        for task in job.tasks:
+            if task.name in self.state.tasks:
+                raise EventError(f"task {task.name!r} is here already; give each task its own name")
+            if task.running is not None:
+                raise EventError(f"task {task.name!r} runs already; submit it without 'running'")
+        if job.preempted_s:
+            raise EventError(f"job {job.name!r} is new, so none of its tasks was preempted; leave out preempted_s")
+        self.state.put_job(job)
+        try:
+            self.state.side_constraints.tie(rules)
+        except EventError:
+            for task in job.tasks:
+                self.state.take_task(task.name)
+            raise
+
+    @_event
+    def tie(self, *rules: GroupRule) -> None:
+        """Add rules over present jobs and tasks; they apply from the next step on.
+
+        Parameters
+        ----------
+        rules
+            Gangs, spreads and affinities.
+
+        Raises
+        ------
+        EventError
+            A rule names something that is not present, or contradicts another rule; nothing has changed.
+        """
+        self.state.side_constraints.tie(rules)
+
+    @_event
+    def untie(self, kind: str, name: str) -> None:
+        """Drop a rule (``gang``, ``spread`` or ``affinity``) from the next step on.
+
+        Parameters
+        ----------
+        kind, name
+            Of the rule.
+        """
+        self.state.side_constraints.untie(kind, name)
+
+    @_event
+    def finish(self, task: str) -> None:
+        """Remove a running task that has ended.
+
+        Parameters
+        ----------
+        task
+            Its name.
+        """
+        if self.state.task(task).machine is None:
+            raise EventError(f"task {task!r} waits, so it cannot finish; cancel it instead")
+        self.state.take_task(task)
+
+    @_event
+    def cancel(self, *, task: str | None = None, job: str | None = None) -> None:
+        """Withdraw a task or a whole job.
+
+        Parameters
+        ----------
+        task, job
+            Exactly one of them must be given.
+        """
+        if (task is None) == (job is None):
+            raise EventError("cancel names a task or a job, one of the two")
+        names = [task] if task is not None else list(self.state.job(str(job)).tasks)
+        for name in names:
+            self.state.task(name)
+            self.state.take_task(name)
+
+    @_event
+    def add_machine(self, machine: Machine) -> None:
+        """Add a machine, new or returning.
+
+        Parameters
+        ----------
+        machine
+            Its name must be new.
+        """
+        if machine.name in self.state.cluster.machines:
+            raise EventError(f"machine {machine.name!r} is here already; use set_slots to change it")
+        self.state.put_machine(machine)
+
+    @_event
+    def remove_machine(self, machine: str) -> None:
+        """Remove a machine; its tasks stop or move in the next step.
+
+        Parameters
+        ----------
+        machine
+            Its name.
+        """
+        self.state.machine(machine)
+        self.state.must_leave(machine, "was removed")
+        self.state.take_machine(machine)
+
+    @_event
+    def set_slots(self, machine: str, slots: int) -> None:
+        """Set the number of slots of a machine; excess tasks stop or move in the next step.
+
+        Parameters
+        ----------
+        machine
+            Its name.
+        slots
+            Its new total number of slots.
+        """
+        if not isinstance(slots, int) or not 0 <= slots <= MOST_SLOTS:
+            raise EventError(f"machine {machine!r}: slots must be a whole number in 0..{MOST_SLOTS}, got {slots!r}")
+        old = self.state.machine(machine)
+        new = old.model_copy(update={"slots": slots})
+        self.state.refuse_slots(machine, slots - old.slots)
+        if self.state.rules.asks_each:  # user-defined goals may depend on the slots
+            self.state.replace_machine(new)
+        else:
+            costs = self.state.costs.slot_costs(new)
+            self.state.slots += slots - old.slots
+            self.state.preemptions.doubt(machine)
+            self.state.cluster.add(new)
+            self.state.note_machines()
+            self.state.network.set_slots(machine, costs)
+        if slots < old.slots:
+            self.state.must_leave(machine, f"has only {counted(slots, 'slot')} now")
+
+    @_event
+    def set_priority(self, job: str, priority: int) -> None:
+        """Set the priority of a job.
+
+        Parameters
+        ----------
+        job
+            Its name.
+        priority
+            0 to 1000; smaller is more important.
+        """
+        live = self.state.job(job)
+        if not isinstance(priority, int) or not 0 <= priority <= LOWEST:
+            raise EventError(f"job {job!r}: priority must be a whole number in 0..{LOWEST}, got {priority!r}")
+        if self.state.rules.priority is not None:
+            self.state.rules.priority.level(priority)
+        self.state.prioritise(live, priority)
+
+    @_event
+    def set_cost(self, task: str, machine: str, cost: float | None) -> None:
+        """Set the cost of placing a task on a machine.
+
+        `Continuity` still applies: a task that runs there keeps its credit for staying.
+
+        Parameters
+        ----------
+        task, machine
+            Their names.
+        cost
+            In the unit of the goals; None restores the cost given by the goals.
+        """
+        live = self.state.task(task)
+        self.state.machine(machine)
+        old = live.task
+        costs = {m: c for m, c in old.costs.items() if m != machine} | ({} if cost is None else {machine: cost})
+        live.task = old.model_copy(update={"costs": costs})
+        try:
+            self.state.reprice(live)
+        except ModelError:
+            live.task = old
+            raise
+
+    @_event
+    def update_shares(
+        self,
+        job: str,
+        *,
+        weight: int | None = None,
+        min_tasks: int | None = None,
+        max_tasks: int | str | None = "keep",
+    ) -> None:
+        """Change a job's claim to the cluster; arguments that are not given keep their values.
+
+        Parameters
+        ----------
+        job
+            Its name.
+        weight, min_tasks, max_tasks
+            As in `FlowJob`.
+        """
+        live = self.state.job(job)
+        changes: dict[str, Any] = {"weight": weight, "min_tasks": min_tasks}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        if max_tasks != "keep":
+            changes["max_tasks"] = max_tasks
+        new = _changed(f"job {job!r}", live.job, changes)
+        live.job = new
+        if self.state.claims is not None:
+            self.state.claims.claim(new)
+
+    @_event
+    def set_preemption(self, job: str, *, cost: float | None = None, per_hour: int | str | None = "keep") -> None:
+        """Set the cost of preempting tasks of a job, and how many may be preempted per hour (see `FlowJob`).
+
+        Arguments that are not given keep their values.
+
+        Parameters
+        ----------
+        job
+            Its name.
+        cost
+            Cost of stopping or moving a running task.
+        per_hour
+            Most preemptions per hour; 0: never, None: no limit.
+        """
+        live = self.state.job(job)
+        changes: dict[str, Any] = {} if cost is None else {"preempt_cost": cost}
+        if per_hour != "keep":
+            changes["preemptions_per_hour"] = per_hour
+        new = _changed(f"job {job!r}", live.job, changes)
+        self.state.limit(live, new.preempt_cost, new.preemptions_per_hour)
+
+    @_event
+    def relabel(self, machine: str, *, labels: Iterable[str] | None = None, rack: str | None = None) -> None:
+        """Change the labels or the rack of a machine; arguments that are not given keep their values.
+
+        The work is proportional to the arcs of this machine. A task that may no longer run there stops or moves in the
+        next step.
+
+        Parameters
+        ----------
+        machine
+            Its name.
+        labels, rack
+            The complete new labels, and the new rack.
+        """
+        changes = {"labels": None if labels is None else tuple(labels), "rack": rack}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        self.state.replace_machine(_changed(f"machine {machine!r}", self.state.machine(machine), changes))
+        self.state.must_leave(machine, "was relabelled")
+
+    @_event
+    def set_queues(self, queues: Iterable[Queue]) -> None:
+        """Replace the queues and their quotas from the next step on; every job's queue must be among them.
+
+        Parameters
+        ----------
+        queues
+            All new queues, which replace the present ones; parents must be included.
+
+        Raises
+        ------
+        EventError
+            The queues do not form a tree, or the queue of a job is missing; nothing has changed.
+        """
+        queues = tuple(queues)
+        try:
+            check_queues(queues, (live.job for live in self.state.jobs.values()))
+        except ValueError as error:
+            raise EventError(str(error)) from error
+        self.state.queues = queues
+        self.state.recompute_claims()
 
     def set_goals(self, goals: Iterable[Goal]) -> None:
         """Replace the goals, or their weights and parameters, from the next step on.
@@ -270,9 +540,171 @@ class FlowScheduler(Queries):
             The check of the optimum failed (a defect of the program, never an input error).
         """
         certify = self.certify and decided is None
-        delta = decide(self.state, now_s, self._event_seconds, certify=certify, decided=decided)
+        delta = decide(self.state, now_s, self._event_seconds, self.reason, certify=certify, decided=decided)
         self._event_seconds = 0.0
         return delta
+
+    # Queries ---------------------------------------------------------------------------------------------------
+    def machine_of(self, task: str) -> str | None:
+        """Return the machine of a task; None if it waits.
+
+        Parameters
+        ----------
+        task
+            Its name.
+        """
+        return self.state.task(task).machine
+
+    def placements(self) -> dict[str, str]:
+        """Machine by running task."""
+        return {name: task.machine for name, task in self.state.tasks.items() if task.machine is not None}
+
+    def waiting(self) -> dict[str, str]:
+        """Reason by waiting task."""
+        return {name: self.reason(name) for name, task in self.state.tasks.items() if task.machine is None}
+
+    def reason(self, task: str) -> str:
+        """Return why a task waits, as of the last step.
+
+        Parameters
+        ----------
+        task
+            Its name.
+        """
+        if (reason := self._side_constraint_reason(task)) is not None:
+            return reason
+        state, view = self.state, self.state.task(task)
+        others = state.tasks_apart.get(view.apart, ())
+        taken = {at for other in others if (at := state.tasks[other].machine) is not None}
+        waiting = sum(state.tasks[other].machine is None for other in state.jobs[view.job].tasks)
+        used = state.rules.shares is not None and waiting <= state.network.jobs[view.job].bounds.must
+        return plain_reason(state.rules, view, state.cluster, taken, share_used=used)
+
+    def _side_constraint_reason(self, task: str) -> str | None:
+        """Reason of a waiting task from rules, capacities or the last full solve; None if there is none."""
+        rules, decision = self.state.side_constraints, self.state.decision
+        solved = None if decision is None else decision.waiting.get(task)
+        return rules.task_rules.missing_domains.get(task) or solved or rules.blocked_reason(task)
+
+    def explain(self, task: str, *, full_solves: bool = True) -> Explanation:
+        """Explain why a task waits, what would have to change, and at what price; see `Explanation`.
+
+        The optimum includes all events since the last step, but nothing is decided.
+
+        Parameters
+        ----------
+        task
+            Its name.
+        full_solves
+            Whether to find the price also under rules across tasks or capacities, by two full solves.
+
+        Raises
+        ------
+        EventError
+            No task has this name, or it runs (or may run from the next step on).
+        """
+        state = self.state
+        state.task(task)
+        if state.events and not self._is_copy and (copied := self._copy()) is not None:
+            return copied.explain(task, full_solves=full_solves)
+        state.advance()
+        tied = bool(state.side_constraints) or state.decision is not None
+        pending = bool(state.events) and self._side_constraint_reason(task) is None
+        why = explain_task(self._optimum(), task, self.reason(task), pending=pending, tied=tied)
+        return priced(why, self.frozen()) if tied and full_solves else why
+
+    def _copy(self) -> FlowScheduler | None:
+        """Return a copy, where advancing would decide ties of the next step; None: it would not."""
+        state = self.state
+        if state.claims is None and not state.preemptions.jobs and not state.side_constraints.rules:
+            return None
+        if self._ahead is None or self._ahead[0] != self._key():
+            copied = exact_state.write(state)  # a tenth of the time of `deepcopy`
+            if not copied:  # goals of other packages
+                return None
+            self._ahead = self._key(), FlowScheduler.continued(exact_state.read(copied, state.goals))
+            self._ahead[1]._is_copy = True
+        return self._ahead[1]
+
+    def _key(self) -> object:
+        return self.state.steps, self.state.events, self.state.now_s, self.state.session.changes
+
+    def _optimum(self) -> Optimum:
+        state, key = self.state, self._key()
+        if self._last_optimum is None or self._last_optimum[0] != key:
+            self._last_optimum = key, Optimum.of(state)
+        return self._last_optimum[1]
+
+    def frozen(self) -> FrozenState:
+        """The state as of now, for other threads and processes."""
+        return FrozenState.of(self.state)
+
+    def instance(self) -> FlowInstance:
+        """The present state as an instance."""
+        return self.frozen().instance
+
+    def score(self) -> Score:
+        """Return the objective of the last step; while the decision of a full solve holds, that solve's score.
+
+        Raises
+        ------
+        EventError
+            The last decision was taken over from a log.
+        """
+        decision = self.state.decision
+        if decision is None:
+            return _present_score(self.state)
+        if decision.score is None:
+            raise EventError("the last decision was taken over from a log; step first")
+        return decision.score
+
+    def audit(self) -> FlowSolution:
+        """Return the schedule of the last step as a solution, certified from the instance instead of the network.
+
+        This solves the present instance and certifies the schedule with the duals of this solve (a step proves its flow
+        only on the network). Save the solution and `instance` to verify it again by ``flowlex verify``.
+
+        Raises
+        ------
+        EventError
+            There were events since the last step, or a task that was stopped within the limit of its job
+            (`FlowJob.preemptions_per_hour`) could run now.
+        ModelError
+            A full solve stopped at its limit.
+        CertificateError
+            The check of the schedule failed (a defect of the program, never an input error).
+        """
+        if self.state.events or not self.state.steps:
+            raise EventError("events have come since the last step; step first")
+        return audit_schedule(self.state, self.waiting())
+
+
+def _present_score(state: LiveState) -> Score:
+    """Recompute the objective of the last step (work proportional to the cluster)."""
+    waiting = [sum(state.tasks[task].machine is None for task in job.tasks) for job in state.jobs.values()]
+    shortfall = weighted = 0
+    for name, waits in zip(state.jobs, waiting, strict=True):
+        bounds = state.network.jobs[name].bounds
+        short = max(0, waits - bounds.must - bounds.free)
+        shortfall += short
+        weighted += bounds.wait_cost * (waits - bounds.must - short) + bounds.short_cost * short
+    if state.rules.order is None:
+        costs = {"cost": state.session.objective - weighted}
+    else:
+        costs = dict(zip(state.costs.order.names, _cost_by_goal(state), strict=True))
+    jobs = (live.job for live in state.jobs.values())
+    return score_of(jobs, state.rules, waiting, {"shortfall": shortfall, **costs})
+
+
+def _cost_by_goal(state: LiveState) -> list[int]:
+    """Cost of each goal, summed arc by arc: a total over many arcs cannot be split by goal."""
+    flow = state.session.flow
+    slots = np.flatnonzero(flow)
+    total = [0] * len(state.costs.order.names)
+    for cost, units in zip(state.session.costs(slots).tolist(), flow[slots].tolist(), strict=True):
+        if cost:
+            total = [a + units * b for a, b in zip(total, state.costs.order.split(cost), strict=True)]
+    return total
 
 
 def _preset(name: str) -> tuple[Goal, ...]:
@@ -295,3 +727,11 @@ def _lasting(goals: Iterable[Goal]) -> tuple[Goal, ...]:
                 "jobs come later, so a live Priority(mode='weighted') needs its largest number: pass lowest=..."
             )
     return goals
+
+
+def _changed(what: str, part: T, changes: dict[str, Any]) -> T:
+    """Return a validated copy of a job or machine with changed fields."""
+    try:
+        return type(part).model_validate(part.model_dump() | changes)
+    except ValidationError as error:
+        raise EventError(f"{what}: {first_fault(error)[1]}") from error

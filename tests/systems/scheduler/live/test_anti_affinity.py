@@ -38,7 +38,7 @@ def test_engines_agree_and_the_network_stays_unimodular():
     from flowlex.validation.unimodularity.check import check
 
     model = FlowScheduling(tagged(3), goals=GOALS)
-    assert "single file" in model.schedule.network.arc_blocks
+    assert "single file" in model.solution_method.schedule.network.arc_blocks
     assert len({model.solve(engine).score for engine in ("network", "highs", "pulp")}) == 1
     assert check(model).answer == "tu"
 

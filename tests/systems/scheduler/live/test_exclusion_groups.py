@@ -118,7 +118,7 @@ def test_leaving_one_machine_out_takes_few_arcs_that_are_freed() -> None:
         ),
         goals=(Placement(),),
     )
-    assert static.schedule.network.arc_count < 12_000
+    assert static.solution_method.schedule.network.arc_count < 12_000
     solution = static.solve("network")
     assert len(solution.machine_of) == 50 and solution.certificate.claim == "optimal"
 
