@@ -48,7 +48,7 @@ def label_texts(columns: Sequence[Sequence[Any]]) -> list[str]:
     if len(texts) == 1:
         return texts[0]
     for number, column in enumerate(texts):
-        if any("," in text or '"' in text for text in column):
+        if any("," in text or '"' in text for text in set(column)):
             texts[number] = list(map(_quoted, column))
     return list(map(",".join, zip(*texts, strict=True)))
 

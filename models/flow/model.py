@@ -15,7 +15,7 @@ across tasks, the network only gives a first proposal for an integer program:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -44,6 +44,7 @@ from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.flow.waiting_reasons import CHANGED, SHARE_USED, WORTH_MORE, waiting_reasons
 from flowlex.models.html_report import html_table
 from flowlex.models.model_base import Model, ModelError
+from flowlex.models.stated_model import StatedModel
 
 if TYPE_CHECKING:
     from flowlex.models.problem import Problem
@@ -178,6 +179,11 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     def _repr_html_(self) -> str:
         return html_table(f"{self.title}: {self.instance.name}", self.sizes()) + self._formulas._repr_html_()
+
+    def _inherit(self, before: StatedModel[FlowSolution], changes: Sequence[Any]) -> None:
+        super()._inherit(before, changes)
+        assert isinstance(before, FlowScheduling)
+        self.__dict__.update(rules=before.rules, priced=before.priced)  # changes leave goals as they are
 
     @property
     def _stage_weights(self) -> Mapping[str, int] | None:

@@ -63,15 +63,21 @@ def _block(program: ExactProgram, name: str) -> ColumnBlock:
 
 def _chosen(block: ColumnBlock, term: Term) -> list[int]:
     """Positions in a block of the variables that a term selects."""
-    if not term.where:
-        return list(range(block.count))
-    return [k for k, labels in enumerate(block.labels) if all(_has(labels, *each) for each in term.where.items())]
+    found = list(range(block.count))
+    for level, wanted in term.where.items():
+        labels = block.labels
+        if labels and level not in labels[0]:
+            raise ValueError(f"there is no level {level!r}")
+        found = [k for k in found if _is(labels[k][level], wanted)]
+    return found
 
 
-def _has(labels: Labels, level: str, wanted: object) -> bool:
-    if level not in labels:
-        raise ValueError(f"there is no level {level!r}")
-    label = labels[level]
+def _plain(value: Fraction) -> Fraction | int:
+    """The same number, as an integer if it is one: that is much quicker."""
+    return value.numerator if value.denominator == 1 else value
+
+
+def _is(label: Any, wanted: object) -> bool:
     if isinstance(wanted, Interval):
         low, high = wanted.at_least, wanted.at_most
         return (low is None or label >= low) and (high is None or label <= high)
@@ -80,24 +86,27 @@ def _has(labels: Labels, level: str, wanted: object) -> bool:
 
 def _constraint(program: ExactProgram, rule: Constraint) -> ExactProgram:
     levels = max((term.by for term in rule.terms), key=len)
-    rows: dict[tuple[Any, ...], dict[int, Fraction]] = {}
+    rows: dict[tuple[Any, ...], dict[int, Fraction | int]] = {}
     for term in sorted(rule.terms, key=lambda term: -len(term.by)):
         if not set(term.by) <= set(levels):
             raise ValueError(f"rule {rule.name!r} adds sums by different levels")
-        block = _block(program, term.variable)
+        block, coefficient = _block(program, term.variable), _plain(term.coefficient)
+        labels, full = block.labels if term.by else (), len(term.by) == len(levels)
         for k in _chosen(block, term):
-            mine = {level: block.labels[k][level] for level in term.by}
-            full = len(term.by) == len(levels)
-            hits = [tuple(mine[level] for level in levels)] if full else [r for r in rows if _matches(r, levels, mine)]
+            mine = {level: labels[k][level] for level in term.by} if term.by else {}
+            if full:
+                hits = [tuple(mine[level] for level in levels)] if levels else [()]
+            else:
+                hits = [r for r in rows if _matches(r, levels, mine)]
             for hit in hits:
-                row = rows.setdefault(hit, defaultdict(Fraction))
-                row[block.start + k] += term.coefficient
+                row, column = rows.setdefault(hit, {}), block.start + k
+                row[column] = row.get(column, 0) + coefficient
     if not levels:
         rows.setdefault((), {})
     texts = [label_text(labels) for labels in rows]
     if isinstance(rule.rhs, dict) and (lost := [text for text in texts if text not in rule.rhs]):
         raise ValueError(f"rule {rule.name!r} has no right-hand side for {lost[0]!r}")
-    sides = [rule.rhs[text] if isinstance(rule.rhs, dict) else rule.rhs for text in texts]
+    sides = [_plain(rule.rhs[text] if isinstance(rule.rhs, dict) else rule.rhs) for text in texts]
     if rule.name in program.rows:
         raise ValueError(f"rows named {rule.name!r} exist already")
     made = listed_rows(rule.name, rule.relation, dict(zip(texts, rows.values(), strict=True)), sides)
@@ -170,14 +179,14 @@ def _cost(program: ExactProgram, cost: Cost) -> ExactProgram:
     objective = next((each for each in program.objectives if each.name == cost.stage), None)
     if objective is None:
         raise ValueError(f"no stage is named {cost.stage!r}")
-    terms: dict[int, Fraction] = defaultdict(Fraction)
+    terms, unit = defaultdict[int, Fraction | int](int), _plain(objective.unit)
     for column, value in zip(objective.column.tolist(), objective.value.tolist(), strict=True):
-        terms[column] += value * objective.unit
+        terms[column] += value * unit
     for term in cost.terms:
-        block = _block(program, term.variable)
+        block, coefficient = _block(program, term.variable), _plain(term.coefficient)
         for k in _chosen(block, term):
-            terms[block.start + k] += term.coefficient
-    numbers = Exact.of([*terms.values(), objective.constant * objective.unit])
+            terms[block.start + k] += coefficient
+    numbers = Exact.of([*terms.values(), objective.constant * unit])
     columns = np.array(list(terms), np.int64)
     changed = replace(
         objective,

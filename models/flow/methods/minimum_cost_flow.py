@@ -187,12 +187,11 @@ class NetworkMethod:
 
     def _stage_prices(self, stages: Sequence[Stage], flow: Integers) -> list[Prices]:
         """Prices of each of some stages that were solved one after the other; ``flow`` is optimal in all of them."""
-        each = list(zip(self.costs, stages, strict=False))
-        waits = [name for name, _ in each if name not in self.priced.rules.rank_names]
-        found = waiting_prices(self.schedule, self.costs, flow, waits)
-        for k in range(len(waits), len(each)):
-            known = {name: self.costs[name] for name, _ in each[: k + 1]}
-            found.append(combined_prices(self.schedule, known, stages[: k + 1]))
+        names = list(self.costs)[: len(stages)]
+        waits = [name for name in names if name not in self.priced.rules.rank_names]
+        found = waiting_prices(self.schedule, flow, waits)
+        for k in range(len(waits) + 1, len(names) + 1):
+            found.append(combined_prices(self.schedule, dict(zip(names[:k], stages, strict=False))))
         return found
 
     def _run_of(self, outcome: Outcome, stages: Sequence[Stage] = ()) -> FlowRun:
@@ -226,7 +225,7 @@ class NetworkMethod:
         else:
             assert outcome.duals is not None
             waits = [name for name in self.costs if name != "cost"]
-            prices = waiting_prices(schedule, self.costs, flow, waits)
+            prices = waiting_prices(schedule, flow, waits)
             prices.append(prices_of(schedule, self.weights, self.combined.cost, outcome.duals))
         free = [name for name in self.priced.rules.rank_names if name not in self.costs]
         duals = duals_of(schedule, prices[-1], flow, machine)
@@ -251,9 +250,7 @@ class Prices:
     cost: NDArray[Any]  # (A,) weighted cost of every arc
 
 
-def waiting_prices(
-    schedule: ScheduleNetwork, costs: Mapping[str, Integers], flow: Integers, names: Sequence[str]
-) -> list[Prices]:
+def waiting_prices(schedule: ScheduleNetwork, flow: Integers, names: Sequence[str]) -> list[Prices]:
     """Prices of each of the stages ``names`` (shortfall and waiting tasks, in order) at an optimal flow."""
     short, level = _first_exits(schedule, flow)
     found = []
@@ -263,7 +260,7 @@ def waiting_prices(
         for name in names[:k]:
             if name != "shortfall":
                 potential = potential + weights[name] * (level == int(name.removeprefix("waiting_")))
-        cost = np.sum([weight * costs[name] for name, weight in weights.items()], axis=0)
+        cost = np.sum([weight * schedule.costs[name] for name, weight in weights.items()], axis=0)
         found.append(prices_of(schedule, weights, cost, potential))
     return found
 
@@ -296,13 +293,13 @@ def _first_exits(schedule: ScheduleNetwork, flow: Integers) -> tuple[Integers, I
     return distinct[which, 0], distinct[which, 1]
 
 
-def combined_prices(schedule: ScheduleNetwork, costs: Mapping[str, Integers], stages: Sequence[Stage]) -> Prices:
-    """Prices of the last of some stages that were solved one after the other, with ``costs`` by name."""
+def combined_prices(schedule: ScheduleNetwork, stages: dict[str, Stage]) -> Prices:
+    """Prices of the last of some stages that were solved one after the other."""
     network = schedule.network
     cost, potential = np.zeros(network.arc_count, np.int64), np.zeros(network.node_count, np.int64)
     weights: dict[str, int] = {}
-    for (name, mine), stage in reversed(list(zip(costs.items(), stages, strict=True))):
-        duals = stage.outcome.duals
+    for name, stage in reversed(stages.items()):
+        mine, duals = schedule.costs[name], stage.outcome.duals
         assert duals is not None
         rest = cost - potential[network.tail] + potential[network.head]
         weight = weights[name] = 1 + int(np.abs(rest).max(initial=0))
