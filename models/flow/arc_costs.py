@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from flowlex.instances.flow import Machine
 from flowlex.models.flow.goal_interface import ANYWHERE, ClusterView, Goal, Scale, Spot, TaskView
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, Placement, Priority
 from flowlex.models.flow.lexicographic_costs import StrictOrder
-from flowlex.models.flow.own_goals import check_prices, check_slot_costs, check_waiting, is_foreign
+from flowlex.models.flow.own_goals import CheckedGoal, is_foreign
 from flowlex.models.model_base import ModelError
 
 #: Largest number of spots of one task; more combinations of preferences are refused.
@@ -63,9 +63,9 @@ class Rules:
         others = [(goal, w) for goal, w in weighted if not isinstance(goal, Continuity)]
         self._continuity = [(goal, w) for goal, w in weighted if isinstance(goal, Continuity)]
         pricing = [(goal, w) for goal, w in others if _overrides(goal, "price") or _overrides(goal, "prices")]
-        self._pricing = [(partial(check_prices, goal) if is_foreign(goal) else goal.prices, w) for goal, w in pricing]
-        self._waiting = [(goal, w) for goal, w in weighted if _overrides(goal, "waiting")]
-        self._slots = [(goal, w) for goal, w in weighted if _overrides(goal, "slot_costs")]
+        self._pricing = [(_checked(goal).prices, w) for goal, w in pricing]
+        self._waiting = [(_checked(goal), w) for goal, w in weighted if _overrides(goal, "waiting")]
+        self._slots = [(_checked(goal), w) for goal, w in weighted if _overrides(goal, "slot_costs")]
         self._spotting = [goal for goal, _ in others if _overrides(goal, "spots")]
         self._placing = [goal for goal in self.goals if isinstance(goal, Placement)]
         self._forbidding = [goal for goal in self.goals if _overrides(goal, "forbids")]
@@ -102,8 +102,7 @@ class Rules:
         """Ordinary cost of waiting."""
         cost = (self.wait_cost or 0) * self.first
         for goal, weight in self._waiting:
-            foreign = is_foreign(goal)
-            units = check_waiting(goal, task, self.scale) if foreign else goal.waiting(task, self.scale)
+            units = goal.waiting(task, self.scale)
             if self.order is not None:
                 more = (self.wait_cost or 0) if weight == self.first else 0
                 self.order.within(units + more, f"task {task.task.name!r} waiting")
@@ -114,8 +113,7 @@ class Rules:
         """(capacity, cost) of a machine's arcs to the sink."""
         said = []
         for goal, weight in self._slots:
-            foreign = is_foreign(goal)
-            costs = check_slot_costs(goal, machine, self.scale) if foreign else goal.slot_costs(machine, self.scale)
+            costs = goal.slot_costs(machine, self.scale)
             if costs is None:
                 continue
             if self.order is not None and costs:
@@ -293,6 +291,10 @@ class Rules:
         if apart and first in apart and all(machine in apart for machine in fit):
             return f"every machine it could take runs another task of {task.apart!r}"
         return None
+
+
+def _checked(goal: Goal) -> Goal | CheckedGoal:
+    return CheckedGoal(goal) if is_foreign(goal) else goal
 
 
 def _overrides(goal: Goal, method: str) -> bool:

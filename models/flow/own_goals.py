@@ -27,79 +27,78 @@ def is_foreign(goal: Goal) -> bool:
     return not type(goal).__module__.startswith("flowlex.")
 
 
-def check_prices(
-    goal: Goal, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
-) -> list[int] | None:
-    """Return the checked integer prices of a task, one per place; see `_check_groups`."""
-    who = f"goal {type(goal).__name__}"
-    said = goal.prices(task, places, cluster, scale)
-    if said is None:
-        return None
-    if len(said) != len(places):
-        raise ModelError(f"{who}: expected {len(places)} prices for task {task.task.name!r}, got {len(said)}")
-    found = [
-        _whole(price, f"{who}: the price of task {task.task.name!r} on {machine or spot}", scale)
-        for price, (spot, machine) in zip(said, places, strict=True)
-    ]
-    _check_groups(goal, task, places, found, cluster, scale)
-    return found
+class CheckedGoal:
+    """A goal of another package whose return values are checked."""
 
+    def __init__(self, goal: Goal) -> None:
+        self.goal, self.who = goal, f"goal {type(goal).__name__}"
 
-def _check_groups(
-    goal: Goal,
-    task: TaskView,
-    places: Sequence[tuple[Spot, str | None]],
-    found: Sequence[int],
-    cluster: ClusterView,
-    scale: Scale,
-) -> None:
-    """Raise `ModelError` unless every machine costs what the cheapest arc to it costs.
+    def prices(
+        self, task: TaskView, places: Sequence[tuple[Spot, str | None]], cluster: ClusterView, scale: Scale
+    ) -> list[int] | None:
+        """Return the integer prices of a task, one per place; see `_check_groups`."""
+        said = self.goal.prices(task, places, cluster, scale)
+        if said is None:
+            return None
+        if len(said) != len(places):
+            raise ModelError(f"{self.who}: expected {len(places)} prices for task {task.task.name!r}, got {len(said)}")
+        found = [
+            _whole(price, f"{self.who}: the price of task {task.task.name!r} on {machine or spot}", scale)
+            for price, (spot, machine) in zip(said, places, strict=True)
+        ]
+        self._check_groups(task, places, found, cluster, scale)
+        return found
 
-    A group may cost more than one of its machines only if the machine, or a cheaper group with it, is named too.
-    """
-    groups = [(spot, price) for price, (spot, machine) in zip(found, places, strict=True) if machine is None]
-    if not groups:
-        return
-    named = {machine for _, machine in places if machine is not None}
-    least: dict[str, tuple[int, Spot]] = {}
-    for spot, price in groups:
-        for name in cluster.members(spot):
-            if name not in least or price < least[name][0]:
-                least[name] = price, spot
-    said = goal.prices(task, [(cluster.spots[name], name) for name in least], cluster, scale) if least else ()
-    who = f"goal {type(goal).__name__}: task {task.task.name!r} costs"
-    for part, (name, (price, spot)) in zip(said or [0] * len(least), least.items(), strict=True):
-        units = _whole(part, f"goal {type(goal).__name__}: the price of task {task.task.name!r} on {name}", scale)
-        if units > price:
-            raise ModelError(
-                f"{who} {units} on machine {name!r}, but {price} anywhere in '{spot}'; return for a group the largest "
-                "price of its machines, and name cheaper ones in spots()"
-            )
-        if units < price and name not in named:
-            raise ModelError(
-                f"{who} {units} on machine {name!r}, less than the {price} anywhere in '{spot}', and spots() does not "
-                "name the machine; name it there"
-            )
+    def _check_groups(
+        self,
+        task: TaskView,
+        places: Sequence[tuple[Spot, str | None]],
+        found: Sequence[int],
+        cluster: ClusterView,
+        scale: Scale,
+    ) -> None:
+        """Raise `ModelError` unless every machine costs what the cheapest arc to it costs.
 
+        A group may cost more than one of its machines only if the machine, or a cheaper group with it, is named too.
+        """
+        named = {machine for _, machine in places if machine is not None}
+        least: dict[str, tuple[int, Spot]] = {}
+        for price, (spot, machine) in zip(found, places, strict=True):
+            for name in cluster.members(spot) if machine is None else ():
+                if name not in least or price < least[name][0]:
+                    least[name] = price, spot
+        said = self.goal.prices(task, [(cluster.spots[name], name) for name in least], cluster, scale) if least else ()
+        who = f"{self.who}: task {task.task.name!r} costs"
+        for part, (name, (price, spot)) in zip(said or [0] * len(least), least.items(), strict=True):
+            units = _whole(part, f"{self.who}: the price of task {task.task.name!r} on {name}", scale)
+            if units > price:
+                raise ModelError(
+                    f"{who} {units} on machine {name!r}, but {price} anywhere in '{spot}'; return for a group the "
+                    "largest price of its machines, and name cheaper ones in spots()"
+                )
+            if units < price and name not in named:
+                raise ModelError(
+                    f"{who} {units} on machine {name!r}, less than the {price} anywhere in '{spot}', and spots() does "
+                    "not name the machine; name it there"
+                )
 
-def check_waiting(goal: Goal, task: TaskView, scale: Scale) -> int:
-    """Return the checked integer cost of waiting."""
-    return _whole(goal.waiting(task, scale), f"goal {type(goal).__name__}: waiting of task {task.task.name!r}", scale)
+    def waiting(self, task: TaskView, scale: Scale) -> int:
+        """Return the integer cost of waiting."""
+        return _whole(self.goal.waiting(task, scale), f"{self.who}: waiting of task {task.task.name!r}", scale)
 
-
-def check_slot_costs(goal: Goal, machine: Machine, scale: Scale) -> list[int] | None:
-    """Return the checked costs of a machine's slots: integers, one per slot, nondecreasing."""
-    who = f"goal {type(goal).__name__}: slot costs of machine {machine.name!r}"
-    said = goal.slot_costs(machine, scale)
-    if said is None:
-        return None
-    if len(said) != machine.slots:
-        raise ModelError(f"{who}: expected {machine.slots}, one for each slot, got {len(said)}")
-    found = [_whole(cost, f"{who}, slot {k}", scale) for k, cost in enumerate(said, 1)]
-    for k, (cost, after) in enumerate(itertools.pairwise(found), 2):
-        if after < cost:
-            raise ModelError(f"{who}: slot {k} costs {after}, less than the {cost} before it; costs must not fall")
-    return found
+    def slot_costs(self, machine: Machine, scale: Scale) -> list[int] | None:
+        """Return the costs of a machine's slots: integers, one per slot, nondecreasing."""
+        who = f"{self.who}: slot costs of machine {machine.name!r}"
+        said = self.goal.slot_costs(machine, scale)
+        if said is None:
+            return None
+        if len(said) != machine.slots:
+            raise ModelError(f"{who}: expected {machine.slots}, one for each slot, got {len(said)}")
+        found = [_whole(cost, f"{who}, slot {k}", scale) for k, cost in enumerate(said, 1)]
+        for k, (cost, after) in enumerate(itertools.pairwise(found), 2):
+            if after < cost:
+                raise ModelError(f"{who}: slot {k} costs {after}, less than the {cost} before it; costs must not fall")
+        return found
 
 
 def _whole(value: Any, what: str, scale: Scale) -> int:

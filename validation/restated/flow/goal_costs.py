@@ -170,7 +170,7 @@ class Problem:
 
     def fits(self, wishes: Wishes, *, drained: bool = False) -> Mask:
         """(M,) machines with slots (or, if ``drained``, without) that satisfy required and forbidden constraints."""
-        found: Mask = ((self.slots > 0) | drained) & ~self.own_goals.forbidden(wishes.own)
+        found: Mask = ((self.slots > 0) | drained) & ~self.own_goals.rows[wishes.own].forbidden
         for c in wishes.constraints:
             if c.kind in ("required", "forbidden"):
                 having = self.having(c.resources)
@@ -185,7 +185,7 @@ class Problem:
                 units = self.placing * self.units(c.utility) * (-1 if c.kind == "preferred" else 1)
                 cost = wide(cost) + times(self.having(c.resources).astype(np.int64), units)
         found = {self.goals.rank("Placement"): cost}
-        for kind, price in self.own_goals.prices(wishes.own).items():
+        for kind, price in self.own_goals.rows[wishes.own].prices.items():
             _add(found, self.goals.rank(kind), price)
         return found
 
@@ -224,7 +224,7 @@ class Problem:
     def _named(self, wishes: Wishes) -> tuple[list[int], list[int]]:
         """Racks and machines that preferences, requirements and own goals name."""
         tags = {tag for c in wishes.constraints if c.kind in ("preferred", "required") for tag in c.resources}
-        tags.update(self.own_goals.named(wishes.own))
+        tags.update(self.own_goals.rows[wishes.own].named)
         racks = [self.racks[tag[5:]] for tag in tags if tag.startswith("rack:") and tag[5:] in self.racks]
         return racks, [self.machine[tag[8:]] for tag in tags if tag.startswith("machine:") and tag[8:] in self.machine]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from numbers import Rational
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,9 +54,17 @@ class Wishes:
         return bool(self.constraints) or self.own > 0
 
 
+class Row(NamedTuple):
+    """What the goals say of a class of tasks: (M,) prices by goal, (M,) forbidden machines, tags that they name."""
+
+    prices: Mapping[str, NDArray[Any]]
+    forbidden: NDArray[np.bool_]
+    named: tuple[str, ...]
+
+
 @dataclass(eq=False)
 class OwnGoals:
-    """Own goals of an instance at a scale. ``rows`` holds their answers, each different one once."""
+    """Own goals of an instance at a scale. ``rows`` holds their answers, each different one once; the first is none."""
 
     goals: Sequence[OwnGoal]
     instance: FlowInstance
@@ -64,38 +72,25 @@ class OwnGoals:
 
     def __post_init__(self) -> None:
         self._numbers: dict[Any, int] = {}
-        self.rows: list[tuple[dict[str, NDArray[Any]], NDArray[np.bool_], tuple[str, ...]]] = []
+        self.rows: list[Row] = [Row({}, np.zeros(len(self.instance.machines), bool), ())]
 
     def number(self, task: FlowTask) -> int:
         """Number of the goals' answers about a task on the machines; 0 without goals."""
         if not self.goals:
             return 0
-        machines, key = [m.name for m in self.instance.machines], list[Any]()
+        machines, prices = [m.name for m in self.instance.machines], list[tuple[int, ...]]()
         for goal in self.goals:
             said = [goal.price(task.name, m, self.scale) for m in machines]
-            key.append(
-                tuple(_whole(x, f"{goal.name}, {task.name} on {m}") for x, m in zip(said, machines, strict=True))
-            )
+            each = zip(said, machines, strict=True)
+            prices.append(tuple(_whole(x, f"{goal.name}, {task.name} on {m}") for x, m in each))
         bad = tuple(any(goal.forbids(task.name, m) for goal in self.goals) for m in machines)
         named = tuple(sorted({tag for goal in self.goals for tag in goal.named(task.name)}))
-        full = (*key, bad, named)
-        if full not in self._numbers:
-            prices = {goal.name: whole(row) for goal, row in zip(self.goals, key, strict=True)}
-            self.rows.append((prices, np.array(bad, bool), named))
-            self._numbers[full] = len(self.rows)
-        return self._numbers[full]
-
-    def prices(self, own: int) -> dict[str, NDArray[Any]]:
-        """By goal, (M,) costs of a class of tasks."""
-        return self.rows[own - 1][0] if own else {}
-
-    def forbidden(self, own: int) -> NDArray[np.bool_]:
-        """(M,) machines that a class of tasks must not take."""
-        return self.rows[own - 1][1] if own else np.zeros(len(self.instance.machines), bool)
-
-    def named(self, own: int) -> tuple[str, ...]:
-        """Tags that the goals name for a class of tasks."""
-        return self.rows[own - 1][2] if own else ()
+        key = *prices, bad, named
+        if key not in self._numbers:
+            self._numbers[key] = len(self.rows)
+            by_goal = {goal.name: whole(row) for goal, row in zip(self.goals, prices, strict=True)}
+            self.rows.append(Row(by_goal, np.array(bad, bool), named))
+        return self._numbers[key]
 
     def waiting(self, tasks: Sequence[FlowTask]) -> dict[str, NDArray[Any]]:
         """By goal, (T,) cost of waiting."""
