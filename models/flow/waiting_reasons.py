@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import inf
@@ -33,33 +32,26 @@ def plain_reason(
 
 def waiting_reasons(priced: PricedInstance, machine_of: Mapping[str, str]) -> dict[str, str]:
     """Reason by waiting task, from the machine by running task."""
-    waits = [view for view in priced.views if view.task.name not in machine_of]
+    if len(machine_of) == len(priced.views):
+        return {}
     found = _Schedule(priced, machine_of)
-    return {view.task.name: found.reason(view) for view in waits}
+    return {view.task.name: found.reason(view) for view in priced.views if view.task.name not in machine_of}
 
 
-@dataclass(frozen=True)
 class _Schedule:
     """A schedule with waiting tasks."""
 
-    priced: PricedInstance
-    machine_of: Mapping[str, str]
-
-    @property
-    def cluster(self) -> ClusterView:
-        """The machines as goals see them."""
-        return self.priced.cluster
-
-    @cached_property
-    def shares(self) -> dict[str, int]:
-        """Most running tasks by job; empty without a goal of shares."""
-        most = self.priced.shares[:, 1].tolist() if self.priced.rules.shares is not None else ()
-        return dict(zip((job.name for job in self.priced.instance.jobs), most, strict=False))
-
-    @cached_property
-    def number(self) -> dict[str, int]:
-        """Number of each task."""
-        return {view.task.name: t for t, view in enumerate(self.priced.views)}
+    def __init__(self, priced: PricedInstance, machine_of: Mapping[str, str]) -> None:
+        self.priced, self.machine_of, self.cluster = priced, machine_of, priced.cluster
+        self.number = {view.task.name: t for t, view in enumerate(priced.views)}
+        self.held, self.running = Counter(machine_of.values()), Counter[str]()  # running tasks by machine, by job
+        self.apart = defaultdict[str, set[str]](set)  # machines by different-machines rule of a task that runs there
+        for task, machine in machine_of.items():
+            view = self.view(task)
+            self.running[view.job] += 1
+            self.apart[view.apart] |= {machine} if view.apart else set()
+        most = priced.shares[:, 1].tolist() if priced.rules.shares is not None else ()
+        self.most = dict(zip((job.name for job in priced.instance.jobs), most, strict=False))  # by job, its share
 
     def view(self, task: str) -> TaskView:
         """A task as goals see it."""
@@ -70,33 +62,15 @@ class _Schedule:
         name = view.task.name
         if found := self.priced.task_rules.missing_domains.get(name) or self._rule(name):
             return found
-        used = self._running[view.job] >= self.shares.get(view.job, inf)
-        found = plain_reason(self.priced.rules, view, self.cluster, self._apart.get(view.apart, ()), share_used=used)
+        used = self.running[view.job] >= self.most.get(view.job, inf)
+        found = plain_reason(self.priced.rules, view, self.cluster, self.apart[view.apart], share_used=used)
         if found == SHARE_USED and (idle := self._idle(name)):
             return f"{SHARE_USED}; {counted(idle, 'slot')} that it could take {IDLE}"
         return self._capacity(view) if found == WORTH_MORE and self.priced.instance.resources else found
 
     def _idle(self, task: str) -> int:
         """Free slots where a task may run: they belong to shares that other jobs cannot use."""
-        return sum(self.cluster.machines[m].slots - self._held[m] for m in self._machines(task))
-
-    @cached_property
-    def _held(self) -> Counter[str]:
-        """Running tasks by machine."""
-        return Counter(self.machine_of.values())
-
-    @cached_property
-    def _running(self) -> Counter[str]:
-        return Counter(self.view(task).job for task in self.machine_of)
-
-    @cached_property
-    def _apart(self) -> dict[str, set[str]]:
-        """Machines by different-machines rule of a task that runs there."""
-        found: dict[str, set[str]] = {}
-        for task, machine in self.machine_of.items():
-            if rule := self.view(task).apart:
-                found.setdefault(rule, set()).add(machine)
-        return found
+        return sum(self.cluster.machines[m].slots - self.held[m] for m in self._machines(task))
 
     @cached_property
     def _free(self) -> dict[tuple[str, str], Fraction]:
@@ -132,13 +106,12 @@ class _Schedule:
                 return f"gang {team.name!r} runs completely or not at all, and for task {task!r} {unmet}"
         wanted = Counter(self.view(task).job for task in team.tasks)
         for job, count in wanted.items():
-            if count > (most := self.shares.get(job, inf)):
+            if count > (most := self.most.get(job, inf)):
                 return f"{team.needs}, {count} of them of job {job!r}, whose share is {most}"
-        held = self._held
         best = max(((self._slots(team, tag), tag) for tag in team.domains or ("",)), default=(0, ""))
         if best[0] < len(team.tasks):
             return f"{team.needs}; the machines that it may take have at most {best[0]}{self._on(best[1])}"
-        free = max((self._slots(team, tag, held), tag) for tag in team.domains or ("",))
+        free = max((self._slots(team, tag, self.held), tag) for tag in team.domains or ("",))
         return f"{team.needs}; {free[0]} are free{self._on(free[1])}, and tasks worth as much or more hold the others"
 
     @staticmethod
