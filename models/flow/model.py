@@ -185,14 +185,9 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
         assert isinstance(before, FlowScheduling)
         self.__dict__.update(rules=before.rules, priced=before.priced)  # changes leave goals as they are
 
-    @property
-    def _stage_weights(self) -> Mapping[str, int] | None:
-        """Weight of each stage in the objective of the unchanged model; None if the objective is the last stage."""
-        return self.solution_method.weights
-
     def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
         """The unchanged model's weighted sum, so that the cost of a rule is a difference of objectives."""
-        weights = self._stage_weights
+        weights = self.solution_method.weights
         if weights is None:
             return super()._objective_of(stages)
         return sum((weights[name] * value for name, value in stages.items()), Fraction(0))
@@ -202,7 +197,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             **facts,
             method=self.method,
             scale=self.rules.scale.factor,
-            weights=self._stage_weights,
+            weights=self.solution_method.weights,
             shares=self._shares_by_job,
         )
         if values is None:
