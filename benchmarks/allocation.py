@@ -21,9 +21,9 @@ from flowlex.formulations.program_arrays import Floats
 from flowlex.instances import AllocationInstance
 from flowlex.instances.generators import generate
 from flowlex.models.allocation.allocation_linear_program import Columns, equal_throughput, run_columns
-from flowlex.models.allocation.job_aggregation import job_classes
+from flowlex.models.allocation.methods.job_aggregation import job_classes
+from flowlex.models.allocation.methods.pair_pricing import PairPrices
 from flowlex.models.allocation.model import Allocation
-from flowlex.models.allocation.pair_pricing import PairPrices
 
 
 def tables(quick: bool = False) -> Tables:

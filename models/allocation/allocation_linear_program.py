@@ -113,6 +113,14 @@ class Base:
     many: Integers  # (n,) number of identical jobs that each job represents
 
 
+def sums_by_job(columns: Columns, share: Variables, jobs: int) -> tuple[Expression, Expression]:
+    """Return the fraction of time of every job, (n,), and its steps/s."""
+    pair, rate = columns.paired, columns.speed
+    first, second = columns.first, columns.second[pair]
+    time = share.sum_by(first, jobs) + share[pair].sum_by(second, jobs)
+    return time, (share * rate[:, 0]).sum_by(first, jobs) + (share[pair] * rate[pair, 1]).sum_by(second, jobs)
+
+
 def base_program(
     instance: AllocationInstance,
     columns: Columns,
@@ -131,10 +139,7 @@ def base_program(
     labels = jobs[columns.first]
     labels[pair] = labels[pair] + "+" + jobs[columns.second[pair]]
     share = program.variables("share", columns.count, labels=(labels, types[columns.gpu]))
-    n, second = len(jobs), columns.second[pair]
-    time = share.sum_by(columns.first, n) + share[pair].sum_by(second, n)
-    rate = columns.speed
-    throughput = (share * rate[:, 0]).sum_by(columns.first, n) + (share[pair] * rate[pair, 1]).sum_by(second, n)
+    time, throughput = sums_by_job(columns, share, len(jobs))
     program.constrain("time", time, "<=", many, labels=jobs)
     program.constrain("gpus", (share * scale).sum_by(columns.gpu, len(types)), "<=", view.count, labels=types)
     caps = [k for k, limit in enumerate(instance.limits) if limit.most_gpus is not None]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from flowlex.formulations.program_arrays import Floats
-from flowlex.models.allocation.pair_pricing import PairPrices
+from flowlex.models.allocation.methods.pair_pricing import PairPrices
 from flowlex.models.allocation.policies import Goal, Step
 from flowlex.models.allocation.policy_linear_programs import TOTALS, PolicyProgram
 

@@ -7,11 +7,13 @@ job ends (``makespan``), minimise the largest finish time relative to an equal s
 maximise total steps per second (``max_throughput``), or meet deadlines at least cost (``min_cost``). Two jobs may share
 GPUs if the instance has throughputs of pairs. Limits (floors and caps) hold under every policy.
 
-A changed model is solved as one linear program under ``max_min``, ``makespan``, ``max_throughput`` and ``min_cost``;
-the other policies take no changes. User-written constraints hold like limits. The stage ``objective`` is the common
-rise of all jobs (under ``makespan`` :math:`T_0 / T`, where :math:`T_0` is a lower bound on the makespan), throughput,
-or cost. ``share[job,partner,gpu_type]`` is the fraction of time of a job or pair (in a pair, ``job`` is the earlier in
-the instance), ``runs[job,gpu_type]`` the fraction of time that a job runs on a type, alone or in pairs.
+A changed model is solved as one linear program under ``max_min``, ``makespan``, ``max_throughput`` and ``min_cost``,
+and as a sequence of them under the other policies. These take rules, bounds and own continuous variables over shares,
+but no costs, as each of their programs raises jobs. Parts take no changes. User-written constraints hold like limits.
+The stage ``objective`` is the common rise of all jobs (under ``makespan`` :math:`T_0 / T`, where :math:`T_0` is a lower
+bound on the makespan), throughput, or cost. ``share[job,partner,gpu_type]`` is the fraction of time of a job or pair
+(in a pair, ``job`` is the earlier in the instance), ``runs[job,gpu_type]`` the fraction of time that a job runs on a
+type, alone or in pairs.
 
 Source: Narayanan et al. (OSDI 2020), sections 3 to 5. Exact where the paper approximates: makespan is one program in
 1/T, water filling needs no integer program, and every solution has dual values that prove it from the instance.
@@ -20,7 +22,7 @@ Source: Narayanan et al. (OSDI 2020), sections 3 to 5. Exact where the paper app
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -31,26 +33,31 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
-from flowlex.models.allocation.allocation_linear_program import Columns, raised_program
+from flowlex.instances.model_changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Variable
+from flowlex.models.allocation.allocation_linear_program import Base, Columns, raised_program, sums_by_job
 from flowlex.models.allocation.first_incumbent import first_answer
-from flowlex.models.allocation.pair_pricing import PairPrices
+from flowlex.models.allocation.methods.pair_pricing import PairPrices
+from flowlex.models.allocation.methods.random_partition import combined, divided
 from flowlex.models.allocation.policies import Step, prices_of, quickest
 from flowlex.models.allocation.policy_linear_programs import TOTALS, PolicyProgram, unit_of
-from flowlex.models.allocation.random_partition import combined, divided
 from flowlex.models.allocation.solution import AllocationSolution, row_labels
 from flowlex.models.allocation.statement import NEEDED, ROWS, state_policy
 from flowlex.models.incumbents import offer
 from flowlex.models.model_base import Dual, Model, ModelError, Run
+from flowlex.models.problem_solution import ProblemSolution
 from flowlex.models.process_pool import side_by_side
 
 if TYPE_CHECKING:
     from flowlex.models.problem import Problem
+    from flowlex.models.solution import Solution
 
 Policy: TypeAlias = Literal[
     "max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost"
 ]
-#: Policies of one linear program, which take changes; most pairs of a changed model.
+#: Policies of one linear program; most pairs of a changed model.
 _STATED, _LARGEST = ("max_min", "makespan", *TOTALS), 300_000
+#: What the message says of other changes of the policies of several programs.
+_RAISING = "policy {!r} raises jobs program by program: {}; it takes rules, bounds and continuous variables"
 #: Policies whose objective is a time or a ratio, while their program maximises the common rise of all jobs.
 _BY_RISE = ("makespan", "finish_time")
 
@@ -62,6 +69,14 @@ class AllocationRun(Run):
     steps: tuple[Step, ...] = ()
     level: Floats | None = None
     columns: Columns = field(default_factory=Columns.none)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RaisedSolution(ProblemSolution):
+    """The answer of a changed model whose policy takes several programs, with the steps that its problem is over."""
+
+    steps: tuple[Step, ...] = ()
+    level: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -202,13 +217,77 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         """Why the model takes no changes; empty if it does."""
         if self.parts > 1:
             return "a rule may join jobs of several parts; use parts=1"
-        if self.policy not in _STATED:
-            return (
-                f"each program of policy {self.policy!r} follows from the one before; policies that take changes: "
-                f"{', '.join(_STATED)}"
-            )
         pairs = PairPrices(self.instance, sharing=self.sharing).count
         return f"{pairs} pairs, more than {_LARGEST}; use sharing=False" if pairs > _LARGEST else ""
+
+    def _applied(self, problem: Problem, changes: Changes) -> Problem:
+        """Refuse what programs that follow from one another cannot carry."""
+        for each in changes if self.policy not in _STATED else ():
+            told = each.terms if isinstance(each, Constraint) else (getattr(each, "variables", None),)
+            if isinstance(each, Cost):
+                raise ModelError(_RAISING.format(self.policy, f"no cost can be added to {each.stage!r}"))
+            if isinstance(each, Variable) and each.integer:
+                raise ModelError(_RAISING.format(self.policy, f"integer variables {each.name!r} leave no dual values"))
+            if isinstance(each, Drop) and each.name == "level":
+                raise ModelError(_RAISING.format(self.policy, "rows 'level' are its own, they cannot be dropped"))
+            if isinstance(each, (Constraint, Fix, Bounds)) and any(t and t.variable == "rise" for t in told):
+                raise ModelError(_RAISING.format(self.policy, "each program has its own variable 'rise'"))
+        return super()._applied(problem, changes)
+
+    @property
+    def objective_stage(self) -> str:
+        """The first program's objective is the solution's."""
+        fills = self.policy in ("water_filling", "hierarchical") and self.parts == 1
+        return "rise_1" if fills and self.all_changes else self.main_stage
+
+    def _run_statement(
+        self, engine: EngineName, options: SolveOptions, start: Solution | None, certify: bool
+    ) -> ProblemSolution:
+        """Solve the statement; under policies of several programs, first find the steps that it is over."""
+        if self.policy in _STATED or self._restated:
+            return super()._run_statement(engine, options, start, certify)
+        from flowlex.models.problem import Problem, flat_program
+
+        self._check_engine(engine, options)
+        options = replace(options, offer=None)
+        policy = replace(self.policy_program, engine=engine, options=options)
+
+        def changed(**of: Any) -> Problem:
+            p = Problem(self.instance.name)
+            state_policy(p, policy, **of)
+            return super(Allocation, self)._applied(p, self.all_changes)
+
+        limits = flat_program(changed(rising=False), None)
+        columns, n = policy.base().columns, len(self._labels)
+        time, throughput = sums_by_job(columns, limits.variable("share"), n)
+        raised = policy.raised(Base(columns, limits, limits.variable("share"), throughput, time, np.ones(n, np.int64)))
+        if raised.level is None:
+            if raised.outcome.status in (Status.INFEASIBLE, Status.UNBOUNDED):
+                return super()._run_statement(engine, options, None, certify)
+            raise EngineError("a linear program stopped at its limit; raise time_limit_s or max_steps")
+        if raised.outcome.status is not Status.OPTIMAL:
+            raise EngineError("the numbers of the instance differ too much in magnitude for floating point")
+        if self.policy == "finish_time":
+            final = changed(ratio=raised.steps[-1].value * (1 - 1e-9))
+        else:
+            before = np.vstack([np.zeros((1, n), bool), [step.full for step in raised.steps]])
+            final = changed(fills=[np.flatnonzero(new).tolist() for new in before[1:] & ~before[:-1]])
+        found = final.solve_with(options, certify=certify, leaves=not certify)
+        facts = {each.name: getattr(found, each.name) for each in fields(found)}
+        return RaisedSolution(**facts, steps=raised.steps, level=raised.level)
+
+    def _read(self, found: ProblemSolution) -> AllocationSolution:
+        solution = super()._read(found)
+        if not isinstance(found, RaisedSolution) or not solution.status.has_answer:
+            return solution
+        solution = replace(solution, steps=found.steps, level=found.level)
+        if self.policy != "finish_time":
+            return solution
+        reached, bound = float(self.policy_program.times.ratio(solution.throughput).max()), found.steps[-1].value
+        proven = solution.status is Status.OPTIMAL and reached <= bound * (1 + self.tolerance)
+        status, bound = (Status.OPTIMAL, bound) if proven else (Status.FEASIBLE, None)
+        gap = None if bound is None else abs(reached - bound) / max(1.0, abs(reached))
+        return replace(solution, status=status, objective=reached, bound=bound, gap=gap)
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> AllocationSolution:
         columns = self.policy_program.base().columns

@@ -21,8 +21,8 @@ from flowlex.models.allocation.allocation_linear_program import (
     equal_throughput,
     run_columns,
 )
-from flowlex.models.allocation.job_aggregation import job_classes
-from flowlex.models.allocation.pair_pricing import PairPrices, PricedMaster
+from flowlex.models.allocation.methods.job_aggregation import job_classes
+from flowlex.models.allocation.methods.pair_pricing import PairPrices, PricedMaster
 from flowlex.models.allocation.policies import (
     FinishTimes,
     Goal,
@@ -222,14 +222,20 @@ class PolicyProgram:
             prices = prices_of(program, outcome.duals)
             step = Step(float(outcome.objective), prices, np.zeros(len(labels), bool))
             return Answer(outcome, (step,), None, master.base.columns)
-        raised: Raise
-        if self.policy == "finish_time":
-            raised = finish_times(master, self.times, labels, best=self.best, gap=self.tolerance)
-        else:
-            once = self.policy in ("max_min", "makespan")
-            raised = fill(master, self.gain, self.pace, labels, unit=self.unit, once=once)
+        raised = self._raised(master)
         steps = raised.steps if raised.level is not None else ()
         return Answer(raised.outcome, steps, raised.level, raised.columns or master.base.columns)
+
+    def raised(self, base: Base) -> Raise:
+        """Raise all jobs over given constraints."""
+        return self._raised(WholeMaster(base, self._scaled))
+
+    def _raised(self, master: Master) -> Raise:
+        labels = [job.name for job in self.instance.jobs]
+        if self.policy == "finish_time":
+            return finish_times(master, self.times, labels, best=self.best, gap=self.tolerance)
+        once = self.policy in ("max_min", "makespan")
+        return fill(master, self.gain, self.pace, labels, unit=self.unit, once=once)
 
 
 def _filled(columns: Columns, share: Floats, needed: Floats, most: float, *, speed: bool) -> Floats:

@@ -1,7 +1,7 @@
 r"""Convert fractions of time to a schedule of rounds, with a proven bound on the lag.
 
 1. Decompose the fractions into a convex combination of configurations, sets of jobs that can run in the same round (see
-   `flowlex.models.allocation.mixture_of_rounds`): configuration k gets the fraction ``lambda_k`` of all rounds.
+   `flowlex.models.allocation.methods.mixture_of_rounds`): configuration k gets the fraction ``lambda_k`` of all rounds.
 2. Each round runs one configuration. The i-th round of k is released at time ``(i - 1) / lambda_k`` and due at
    ``i / lambda_k``; among the released ones, the earliest due date runs.
 
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
-from flowlex.models.allocation.mixture_of_rounds import Pool, mixture
+from flowlex.models.allocation.methods.mixture_of_rounds import Pool, mixture
 from flowlex.models.allocation.solution import AllocationSolution
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import Certificate

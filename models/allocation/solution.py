@@ -126,6 +126,8 @@ class AllocationSolution(Solution):
     @property
     def _fills(self) -> bool:
         """Whether the steps raise all jobs until each is full."""
+        if self.stated is not None:
+            return bool(self.steps) and self.options["policy"] in ("water_filling", "hierarchical")
         whole = self.status is Status.OPTIMAL and self.options.get("parts", 1) == 1
         return whole and self.options["policy"] in ("water_filling", "hierarchical")
 

@@ -1,17 +1,23 @@
-r"""The policies stated in the language: shares of time, what limits them, and one objective.
+r"""The policies stated in the language: shares of time, what limits them, and the objectives.
 
 ``share[job,partner,gpu_type]`` (:math:`X` in the paper) is the fraction of time that a job runs on a type, alone
 (``partner`` is empty) or with a partner (of a pair, ``job`` is the earlier in the instance). Sums over the shares of a
 member have those of its pairs too. ``runs[job,gpu_type]`` is the time of a job on a type, alone or in pairs. Where the
-policy compares jobs, ``rise`` is how far the gains of all jobs rise together.
+policy compares jobs, ``rise`` is how far the gains of all jobs rise together. Water filling and hierarchies raise jobs
+step by step: it depends on the jobs that the steps before have filled how fast each one rises. So their statement is
+over the steps that the method finds: ``rise[step]``, maximised in order, and after each the sum of the gains of the
+jobs that it fills, at whose optimum none of them can gain more.
 
 Source: Narayanan et al. (OSDI 2020), section 3.1 for shares and space sharing, section 4 for policies; limits are ours.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from flowlex.formulations.program_arrays import Floats
 from flowlex.models.allocation.allocation_linear_program import limited, run_columns
 from flowlex.models.allocation.policy_linear_programs import TOTALS, PolicyProgram
 from flowlex.models.problem import Problem
@@ -30,8 +36,19 @@ _GAINS = {
 }
 
 
-def state_policy(p: Problem, policy: PolicyProgram) -> None:
-    """State the program of a policy (the first, if it takes several) over all jobs and pairs that may run."""
+def state_policy(
+    p: Problem,
+    policy: PolicyProgram,
+    fills: Sequence[Sequence[int]] = (),
+    ratio: float | None = None,
+    *,
+    rising: bool = True,
+) -> None:
+    """State a policy over all jobs and pairs that may run.
+
+    ``fills``: the jobs that each step fills; without them, the first step alone. ``ratio``: of finish-time fairness,
+    which all jobs keep where they rise by 1. Not ``rising``: only what limits the shares.
+    """
     import pandas as pd
 
     instance, view = policy.instance, policy.instance.arrays
@@ -98,19 +115,43 @@ def state_policy(p: Problem, policy: PolicyProgram) -> None:
     elif policy.policy == "min_cost":
         price = p.data("p", pd.Series(view.price, by_type), unit="USD/h", words="price of a GPU")
         p.minimize("objective", (share * scale * price).sum(), words="cost of the GPUs in use", unit="USD/h")
-    if policy.policy in TOTALS:
+    if policy.policy in TOTALS or not rising:
         return
     unit, paces, gain = policy.unit, policy.pace(np.zeros(len(names), bool)), time
-    if policy.policy == "finish_time":  # is every job as fast as the ratio needs?
+    if ratio is not None:
+        unit, paces = 1 / policy.times.needed(ratio), np.ones(len(names))
+    elif policy.policy == "finish_time":  # is every job as fast as the ratio needs?
         needed = np.minimum(policy.times.needed(float(policy.times.ratio(policy.best).max())), policy.best)
         unit, paces = np.ones(len(names)), needed / needed.max()
-    pace = p.data("v", pd.Series(paces, by_job), words="pace of a job's gain")
     if unit is not None:
         gain = throughput * p.data(
             "g", pd.Series(unit, by_job), words=_GAINS.get(policy.policy, "1 by throughput of an equal split")
         )
-    highest, moved = np.ones(len(names)) if unit is None else policy.best * unit, paces > 0
-    most = 2 * float((highest[moved] / paces[moved]).max())
-    rise = p.variables("rise", upper=most, words="how far all gains rise")
-    p.constrain("level", gain >= rise * pace, words="all jobs rise together")
-    p.maximize("objective", rise, words="how far all jobs rise together")
+    highest = np.ones(len(names)) if unit is None else policy.best * unit
+
+    def most(pace: Floats) -> float:
+        return 2 * float((highest[pace > 0] / pace[pace > 0]).max())
+
+    if not fills:
+        pace = p.data("v", pd.Series(paces, by_job), words="pace of a job's gain")
+        rise = p.variables("rise", upper=most(paces), words="how far all gains rise")
+        p.constrain("level", gain >= rise * pace, words="all jobs rise together")
+        p.maximize("objective", rise, words="how far all jobs rise together")
+        return
+    filled = np.zeros(len(names), np.int64)  # the step that fills each job
+    for k, members in enumerate(fills):
+        filled[list(members)] = k
+    by_step = np.array([policy.pace(filled < k) for k in range(len(fills))])
+    numbers = list(range(1, len(fills) + 1))
+    p.set("step", numbers, words="steps")
+    k, m = np.nonzero((by_step > 0) & (filled >= np.arange(len(fills))[:, None]))
+    table = pd.DataFrame({"member": jobs[m], "step": k + 1})
+    moving = pd.Series(by_step[k, m], pd.MultiIndex.from_frame(table))
+    pace = p.data("v", moving, words="pace of a job's gain in a step")
+    bounds = pd.Series([most(each) for each in by_step], pd.Index(numbers, name="step"))
+    rises = p.variables("rise", step=numbers, upper=bounds, words="how far a step raises gains")
+    p.constrain("level", gain >= (rises.join(table) * pace).sum(by="member"), words="jobs rise until they are full")
+    for number, members in zip(numbers, fills, strict=True):
+        p.maximize(f"rise_{number}", rises.sel(step=number), words=f"how far step {number} raises the jobs")
+        full = gain.sel(member=[names[m] for m in members]).sum()
+        p.maximize(f"full_{number}", full, words=f"gains of the jobs that step {number} fills")

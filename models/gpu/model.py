@@ -35,22 +35,21 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
-from flowlex.models.gpu.assignment_network import AssignmentNetwork
+from flowlex.models.gpu.methods.assignment_network import AssignmentNetwork
+from flowlex.models.gpu.methods.round_proof import proof_of
+from flowlex.models.gpu.methods.rounds import GpuRun, Leaf, Rounds
+from flowlex.models.gpu.methods.value_of_one_more_gpu import Value, value_of
 from flowlex.models.gpu.placement_metrics import Placement
-from flowlex.models.gpu.preemption_search import GpuRun, Leaf
 from flowlex.models.gpu.round_eligibility import Policy, Round, plan_published
-from flowlex.models.gpu.round_proof import proof_of
-from flowlex.models.gpu.round_solver import Rounds
 from flowlex.models.gpu.solution import GpuSolution
 from flowlex.models.gpu.statement import LARGEST, NEEDED, ROWS, SMALL, pair_count, state, state_published
 from flowlex.models.gpu.transfer_costs import Penalties, TransferCosts
-from flowlex.models.gpu.value_of_one_more_gpu import Value, value_of
 from flowlex.models.html_report import html_table
 from flowlex.models.model_base import Dual, Model, ModelError, Solution
 from flowlex.models.solution import Stated, plain
 
 if TYPE_CHECKING:
-    from flowlex.models.gpu.large_round import LargeRound
+    from flowlex.models.gpu.methods.large_round import LargeRound
     from flowlex.models.labelled_variables import LabelledVariables
     from flowlex.models.problem import Problem
 
@@ -234,7 +233,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     @cached_property
     def classes(self) -> LargeRound:
         """The changed round over classes of tasks and GPUs; see `unrefined`."""
-        from flowlex.models.gpu.large_round import LargeRound
+        from flowlex.models.gpu.methods.large_round import LargeRound
 
         return LargeRound(self.round, self.costs, self.all_changes)
 
@@ -249,7 +248,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             return "no waiting task may start"
         if not self.costs.nearer_is_cheaper:
             return "data that are nearer cost more"
-        from flowlex.models.gpu.large_round import unsupported
+        from flowlex.models.gpu.methods.large_round import unsupported
 
         return unsupported(self.all_changes)
 
@@ -295,7 +294,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     def _run_statement(self, engine: EngineName, options: SolveOptions, start: Solution | None, certify: bool) -> Any:
         if self.unrefined:
             return super()._run_statement(engine, options, start, certify)
-        from flowlex.models.gpu.large_round import solve_large
+        from flowlex.models.gpu.methods.large_round import solve_large
 
         self._check_engine(engine, options)
         return solve_large(self.classes, options, restarted=start is not None)
@@ -305,7 +304,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             super()._prepare_statement()
 
     def _read(self, found: Any) -> GpuSolution:
-        from flowlex.models.gpu.large_round import LargeRun
+        from flowlex.models.gpu.methods.large_round import LargeRun
 
         if not isinstance(found, LargeRun):
             return super()._read(found)

@@ -1,4 +1,4 @@
-"""Plots of GPU assignment: the placements, and the flow network drawn like the paper's figure."""
+"""Plots of GPU assignment: the placements."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.plot_style import (
-    BLUE,
     GREEN,
     LIGHT,
     MOST_BARS,
@@ -21,7 +19,6 @@ from flowlex.formulations.plot_style import (
 )
 from flowlex.formulations.program_arrays import Integers
 from flowlex.models.gpu.placement_metrics import Placement
-from flowlex.models.model_base import ModelError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,18 +31,8 @@ _LOOKS = {
     "kept running": (SKY, "..."),
     "idle": (LIGHT, ""),
 }
-#: Blocks of nodes by column, from left to right.
-_COLUMNS = (
-    ("S",),
-    ("job",),
-    ("task", "unscheduled"),
-    ("cluster",),
-    ("rack",),
-    ("node", "own_gpu", "gpu", "pool"),
-    ("E",),
-)
-#: Largest number of nodes in a drawn network, and of GPUs drawn as separate cells.
-_MOST_DRAWN, _MOST_CELLS = 80, 200
+#: Largest number of GPUs drawn as separate cells.
+_MOST_CELLS = 200
 
 
 def plot_placements(placement: Placement, title: str, ax: Axes | None = None) -> Axes:
@@ -118,39 +105,3 @@ def _meaning(placement: Placement, task: int) -> str:
     if read[2]:
         return "data in another rack"
     return "data in its rack" if read[1] else "data on its node"
-
-
-def draw_network(network: FlowNetwork, flow: Integers | None = None, ax: Axes | None = None) -> Axes:
-    """Draw a small network in layers, like the paper's figure; highlight arcs that carry flow.
-
-    Raises `ModelError` if the network has more than 80 nodes.
-    """
-    import networkx as nx
-
-    if network.node_count > _MOST_DRAWN:
-        raise ModelError(f"a drawing of {network.node_count} nodes is unreadable; draw one of at most {_MOST_DRAWN}")
-    columns = [
-        tuple(b for b in names if b in network.node_blocks and network.node_blocks[b].count) for names in _COLUMNS
-    ]
-    columns = [names for names in columns if names]
-    ax = axes_for(ax, 2.2 * len(columns), 8)
-    place, labels = {}, {}
-    for column, names in enumerate(columns):
-        blocks = [network.node_blocks[name] for name in names]
-        row = sum(block.count + 1.5 for block in blocks) / 2
-        for block in blocks:
-            ax.text(column, row, block.name, ha="center", fontsize=8, style="italic")
-            for index, name in enumerate(block.names()):
-                row -= 1
-                place[block.start + index] = (float(column), row)
-                labels[block.start + index] = block.name if block.count == 1 else name[len(block.name) + 1 : -1]
-            row -= 1.5
-    arcs = list(zip(network.tail.tolist(), network.head.tolist(), strict=True))
-    graph = nx.DiGraph(arcs)
-    active = [] if flow is None else [arc for arc, units in zip(arcs, flow.tolist(), strict=True) if units]
-    nx.draw_networkx_edges(graph, place, ax=ax, edge_color=LIGHT, width=0.6, arrowsize=5)
-    nx.draw_networkx_edges(graph, place, edgelist=active, ax=ax, edge_color=BLUE, width=2.0, arrowsize=9)
-    nx.draw_networkx_nodes(graph, place, ax=ax, node_size=260, node_color="#ffffff", edgecolors="#444444")
-    nx.draw_networkx_labels(graph, place, labels, ax=ax, font_size=6)
-    ax.set_axis_off()
-    return ax

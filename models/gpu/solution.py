@@ -144,7 +144,7 @@ class GpuSolution(Solution):
         return answer
 
     def _proof(self) -> dict[str, Any]:
-        """Return the multipliers of all objectives; see `flowlex.models.gpu.round_proof`."""
+        """Return the multipliers of all objectives; see `flowlex.models.gpu.methods.round_proof`."""
         return self.proof
 
     def _draw(self, ax: Axes | None) -> Axes:

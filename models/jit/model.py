@@ -30,11 +30,11 @@ from flowlex.formulations.solver_outcome import EngineError, EngineName, Infeasi
 from flowlex.instances.jit import JitInstance
 from flowlex.models.incumbents import offer
 from flowlex.models.jit.baselines import is_early
-from flowlex.models.jit.incumbent import incumbent
 from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.latest_arrival import Rule
-from flowlex.models.jit.load_levels import find_plan
-from flowlex.models.jit.plan_search import Plan, SearchState
+from flowlex.models.jit.methods.incumbent import incumbent
+from flowlex.models.jit.methods.load_levels import find_plan
+from flowlex.models.jit.methods.plan_search import Plan, SearchState
 from flowlex.models.jit.slot_programs import Horizon
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.models.jit.statement import NEEDED, ROWS, rate_cells, state, window_ends
@@ -70,7 +70,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         ``slots``, or ``intervals`` between consecutive starts and latest arrivals, with interchangeable slots and the
         same optimum. It applies to P1 and P2 without presolve; with presolve, intervals are always used. The
         statement uses slots; elastic windows are solved over intervals that end where a port has sent all late units
-        (`flowlex.models.jit.least_lateness`).
+        (`flowlex.models.jit.methods.least_lateness`).
     share, share_of
         First share of every job's ``transfers`` or ``bytes``, in topological order, that is planned; the rest is
         background.

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.lexicographic.lexicographic_problem import LexicographicResult
 from flowlex.formulations.program_arrays import Floats, Integers
-from flowlex.models.jit.presolve import Bands
+from flowlex.models.jit.methods.presolve import Bands
 from flowlex.models.jit.slot_programs import Cells
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, run_label
 from flowlex.models.solution import Dual

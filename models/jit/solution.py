@@ -13,9 +13,9 @@ from flowlex.formulations.program_arrays import Integers, locked
 from flowlex.formulations.solver_outcome import Status
 from flowlex.models.jit.baselines import fill, greedy_schedule
 from flowlex.models.jit.interval_schedules import Blocks, load_counts, port_pieces
+from flowlex.models.jit.methods.plan_search import Plan
+from flowlex.models.jit.methods.presolve import Overload
 from flowlex.models.jit.multipliers import PartDocument, SchedulePart, duals_of
-from flowlex.models.jit.plan_search import Plan
-from flowlex.models.jit.presolve import Overload
 from flowlex.models.jit.statement import window_ends
 from flowlex.models.jit.transfer_slot_grid import Grid, Load
 from flowlex.models.model_base import Solution

@@ -7,6 +7,7 @@ a margin for rounding. A column left out lowers no bound.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -301,9 +302,48 @@ def _finish_time(
 def _measure(document: Document, instance: AllocationInstance, changes: Changes, finding: Finding) -> Finding:
     """Of a changed model under ``makespan``, seconds instead of how far all jobs rise, unless a cost is added to it."""
     cluster = Cluster(instance, document.options)
+    if cluster.policy == "finish_time" and finding.objective is not None:
+        return _measured_ratio(cluster, document, finding)
+    if "rise_1" in finding.stages:
+        return replace(finding, objective=finding.stages["rise_1"], bound=finding.bounds.get("rise_1"))
     if any(isinstance(change, Cost) and change.stage == "objective" for change in changes):
         return finding
     return replace(finding, objective=_measured(cluster, finding.objective), bound=_measured(cluster, finding.bound))
+
+
+def _measured_ratio(cluster: Cluster, document: Document, finding: Finding) -> Finding:
+    """The worst ratio of finish times, and the bound that the document states, if the program shows it."""
+    shares = [
+        Share(jobs=[name for name in label[:2] if name], gpu_type=label[2], fraction=float(rational(value)))
+        for text, value in (document.values or {}).get("share", {}).items()
+        for label in [next(csv.reader([text]))]
+    ]
+    use = _Use(cluster, AllocationAnswer(shares=shares, steps_per_s={}))
+    reached = float(cluster.ratios(use.throughput).max())
+    if use.wrong or not np.isfinite(reached):
+        return replace(finding, claim="feasible", objective=None, bound=None)
+    bound = document.bound if finding.bound is not None and finding.bound <= 1 else None
+    gap = float(document.options.get("tolerance", 1e-6))
+    within = bound is not None and reached <= float(rational(bound)) * (1 + gap) + 1e-12
+    claim = finding.claim if within else "feasible"
+    return replace(finding, claim=claim, objective=Fraction(reached), bound=None if bound is None else rational(bound))
+
+
+def _restated_claim(claimed: Claimed) -> ExactProgram:
+    """The problem, over the steps that fill the jobs, or at the ratio below which nothing is claimed to be."""
+    document = claimed.document
+    cluster = Cluster(claimed.instance, document.options)
+    if document.options.get("parts", 1) != 1:
+        raise ValueError("allocations by parts take no changes")
+    steps = ratio = None
+    if cluster.policy in FILLING and document.answer.get("full"):
+        steps = [[cluster.job[name] for name in members] for members in document.answer["full"]]
+        if sorted(m for members in steps for m in members) != list(range(len(cluster.job))):
+            raise ValueError("every job must be full after exactly one of the steps")
+    told = document.objective if document.bound is None else document.bound
+    if cluster.policy == "finish_time" and told is not None:
+        ratio = float(rational(told)) * (1 - 1e-9)
+    return Restated(cluster, Runs.of(cluster, cluster.every_pair()), steps, ratio, changes=True).program
 
 
 def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
@@ -325,6 +365,7 @@ VERIFIER = Verifier(
     _judge,
     options=AllocationOptions,
     restated=restate_allocation,
+    restated_claim=_restated_claim,
     main="objective",
     needed=frozenset({"time", "gpus", "runs"}),
     figures=_changed_figures,

@@ -418,8 +418,6 @@ class Restated:
 
 
 def restate_allocation(instance: AllocationInstance, options: Mapping[str, Any]) -> ExactProgram:
-    """The problem of an instance, to be changed, with all columns and ``runs``."""
+    """The problem of an instance, to be changed, with all columns and ``runs``; of several programs the first."""
     cluster = Cluster(instance, options)
-    if cluster.policy in (*FILLING, "finish_time") or options.get("parts", 1) != 1:
-        raise ValueError(f"policy {cluster.policy!r} by {options.get('parts', 1)} parts takes no changes")
     return Restated(cluster, Runs.of(cluster, cluster.every_pair()), changes=True).program

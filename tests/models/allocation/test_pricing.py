@@ -12,8 +12,8 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.solver_outcome import EngineError
 from flowlex.instances.allocation import Limit
 from flowlex.models.allocation.allocation_linear_program import run_columns
+from flowlex.models.allocation.methods.pair_pricing import PairPrices
 from flowlex.models.allocation.model import Allocation
-from flowlex.models.allocation.pair_pricing import PairPrices
 from flowlex.models.allocation.policies import Goal
 from tests.models.allocation.cases import random_instance
 

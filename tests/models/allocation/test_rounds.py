@@ -19,8 +19,8 @@ from flowlex.instances import AllocationInstance, generate
 from flowlex.models import ModelError
 from flowlex.models.allocation.allocation_linear_program import run_columns
 from flowlex.models.allocation.baselines import baseline
+from flowlex.models.allocation.methods.slot_configurations import slot_configurations
 from flowlex.models.allocation.shares_to_rounds import RoundSchedule, schedule_rounds
-from flowlex.models.allocation.slot_configurations import slot_configurations
 from flowlex.validation.certificates import SolutionError
 from flowlex.validation.restated.allocation_rounds import certify_rounds
 from tests.models.allocation.cases import random_instance
@@ -87,7 +87,7 @@ def test_pairs_run_together_and_odd_circles_of_pairs_do_not() -> None:
 
 def test_the_search_ends_at_its_bound_and_the_lag_holds_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     solution = Allocation(generate("gavel-like", jobs=16, sharing=True, seed=1)).solve("highs")
-    monkeypatch.setattr("flowlex.models.allocation.mixture_of_rounds._MOST_CELLS", 0)
+    monkeypatch.setattr("flowlex.models.allocation.methods.mixture_of_rounds._MOST_CELLS", 0)
     schedule = schedule_rounds(solution, 1.0, rounds=60, shrink=True)
     assert 0 < schedule.part < 1 and worst_lag(schedule) <= 60 * schedule.drift + 1e-9
     with pytest.raises(ModelError, match="as far as was searched"):

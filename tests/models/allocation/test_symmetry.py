@@ -9,7 +9,7 @@ from flowlex.formulations.engines import solve
 from flowlex.instances import AllocationInstance
 from flowlex.models.allocation import policy_linear_programs
 from flowlex.models.allocation.allocation_linear_program import Columns
-from flowlex.models.allocation.job_aggregation import JobClasses, job_classes
+from flowlex.models.allocation.methods.job_aggregation import JobClasses, job_classes
 from flowlex.models.allocation.model import Allocation
 from tests.models.allocation.cases import random_instance
 

@@ -11,7 +11,7 @@ import pytest
 import flowlex.models.gpu.model
 import flowlex.validation.restated.gpu_answer
 from flowlex import generate
-from flowlex.models.gpu.large_round import LARGEST
+from flowlex.models.gpu.methods.large_round import LARGEST
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import verify

@@ -268,7 +268,7 @@ def test_the_model_shows_itself() -> None:
 def test_a_search_that_ends_at_its_cap_leaves_a_proven_bound(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     instance: Any = generate("gpu-random", seed=seed)
     best = GpuAssignment(instance).solve("network")
-    monkeypatch.setattr("flowlex.models.gpu.preemption_search.MOST_ARCS", 0)
+    monkeypatch.setattr("flowlex.models.gpu.methods.rounds.MOST_ARCS", 0)
     met: list[Any] = []
     capped = GpuAssignment(instance).solve("network", report=met.append)
     for answer in (capped, *met):

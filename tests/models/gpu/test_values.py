@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flowlex.instances import generate
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models import ModelError
-from flowlex.models.gpu import value_of_one_more_gpu as values
+from flowlex.models.gpu.methods import value_of_one_more_gpu as values
 from flowlex.models.gpu.model import GpuAssignment, Policy
 from tests.models.gpu.cases import random_round, ways
 

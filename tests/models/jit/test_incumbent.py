@@ -10,7 +10,7 @@ import pytest
 from flowlex.formulations.solver_outcome import Status
 from flowlex.instances import generate
 from flowlex.models import incumbents
-from flowlex.models.jit import plan_search
+from flowlex.models.jit.methods import plan_search
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.validation.certificates import verify
 

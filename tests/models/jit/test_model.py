@@ -206,7 +206,7 @@ def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -
     """An integer program that stops early gives a feasible schedule without a claim to optimality."""
     from dataclasses import replace
 
-    from flowlex.models.jit import plan_search as levels
+    from flowlex.models.jit.methods import plan_search as levels
 
     whole = levels.solve
 
@@ -227,7 +227,7 @@ def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -
 def test_one_deadline_for_all_programs(monkeypatch: pytest.MonkeyPatch, engine: EngineName, proven: int) -> None:
     """A time limit after some programs gives a schedule, its vector, and the levels proven so far."""
     from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
-    from flowlex.models.jit import plan_search as levels
+    from flowlex.models.jit.methods import plan_search as levels
 
     calls = [0]
 

@@ -8,8 +8,8 @@ import pytest
 from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.instances import generate
 from flowlex.models.jit.baselines import fill
+from flowlex.models.jit.methods.plan_search import Plan
 from flowlex.models.jit.model import JitBandwidth, JitRun
-from flowlex.models.jit.plan_search import Plan
 from flowlex.models.model_options import option_types
 from flowlex.models.registry import model_class, model_for
 from flowlex.validation.certificates import verifier_for, verify

@@ -19,8 +19,8 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.jit.baselines import fill
+from flowlex.models.jit.methods.plan_search import Plan
 from flowlex.models.jit.model import JitBandwidth, JitRun
-from flowlex.models.jit.plan_search import Plan
 from tests.models.allocation.cases import random_instance
 from tests.validation.certificates.clusters import GOALS, random_cluster
 from tests.validation.faults.restated import Document, by_fault, by_options, restated, solved
@@ -90,7 +90,11 @@ ALLOCATION = random_instance(2, limits=False)
 NETWORKED = ("gpu", "load", "flow", "network")
 #: Cases by name: instance, options, and suboptimal answers.
 CASES: dict[str, tuple[Instance, dict[str, Any], Callable[[Any, Any], Iterator[Document]]]] = {
-    "gpu": (GPU, {}, lambda i, o: by_fault(i, o, _of("flowlex.models.gpu.compact_network:build_compact", _in("cost")))),
+    "gpu": (
+        GPU,
+        {},
+        lambda i, o: by_fault(i, o, _of("flowlex.models.gpu.methods.compact_network:build_compact", _in("cost"))),
+    ),
     "load": (
         LOAD,
         {},

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from flowlex.formulations.solver_outcome import Status
 from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.interval_schedules import Blocks, load_counts, overfull, port_pieces
+from flowlex.models.jit.methods.plan_search import Plan, SearchState
 from flowlex.models.jit.multipliers import LATENESS, SchedulePart, band_proofs, highest_level
-from flowlex.models.jit.plan_search import Plan, SearchState
 from flowlex.models.jit.transfer_slot_grid import Grid
 
 

@@ -9,8 +9,8 @@ and the time and GPU constraints do not imply this: with 3 GPUs, two jobs of 2 G
 fractions, but never in the same round. So we maximise theta <= 1 such that theta X is a convex combination. If all jobs
 have the same scale and none are paired, the constraints are those of a bipartite b-matching with integral vertices, and
 theta is 1 (Birkhoff). Configurations without pairs come first from slots
-(`flowlex.models.allocation.slot_configurations`), then from rounds that run the jobs furthest behind, and then from
-column generation. Pricing is first a greedy heuristic, at the duals of the master and on subgradient steps from them.
+(`~.methods.slot_configurations`), then from rounds that run the jobs furthest behind, and then from column generation.
+Pricing is first a greedy heuristic, at the duals of the master and on subgradient steps from them.
 If it fails, an integer program finds the configuration with the best reduced cost; if no configuration improves, theta
 is proven optimal. A subset of a configuration is a configuration, so the master may cover more than X and the surplus
 is removed at the end. This keeps the duals nonnegative and more stable.
@@ -28,7 +28,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.formulations.sessions.growing_program import GrowingProgram
 from flowlex.formulations.solver_outcome import EngineError, SolveOptions, Status
-from flowlex.models.allocation.slot_configurations import slot_configurations
+from flowlex.models.allocation.methods.slot_configurations import slot_configurations
 
 #: Tolerance for fractions and slacks: the accuracy of a linear program.
 _NOTHING = 1e-9

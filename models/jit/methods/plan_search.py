@@ -18,8 +18,8 @@ from flowlex.formulations.program_arrays import LinearProgramArrays
 from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
 from flowlex.formulations.solver_outcome import EngineName, Infeasibility, Outcome, SolveOptions, Status
 from flowlex.models.jit.interval_schedules import Blocks
+from flowlex.models.jit.methods.presolve import Bands, Overload
 from flowlex.models.jit.multipliers import SchedulePart
-from flowlex.models.jit.presolve import Bands, Overload
 from flowlex.models.jit.slot_programs import Horizon
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, Windows
 

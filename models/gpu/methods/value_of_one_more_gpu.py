@@ -16,8 +16,7 @@ from flowlex.formulations.fair_shares import Shares
 from flowlex.formulations.language.labels import nearest
 from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.gpu import Gpu, GpuInstance
-from flowlex.models.gpu.preemption_search import Leaf
-from flowlex.models.gpu.round_solver import Rounds
+from flowlex.models.gpu.methods.rounds import Leaf, Rounds
 from flowlex.models.model_base import ModelError
 
 

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.block_labels import label_text
 from flowlex.formulations.program_arrays import Integers
-from flowlex.models.gpu.preemption_search import GpuRun, Leaf, Node
+from flowlex.models.gpu.methods.rounds import GpuRun, Leaf, Node, Ties
 from flowlex.models.gpu.round_eligibility import plan_round
-from flowlex.models.gpu.tie_break_weights import Ties
 from flowlex.models.gpu.transfer_costs import TransferCosts
 
 Document: TypeAlias = dict[str, Any]

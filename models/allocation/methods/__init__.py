@@ -1,0 +1,1 @@
+"""Faster ways to solve the programs of allocation than as they stand."""

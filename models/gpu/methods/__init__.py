@@ -1,0 +1,1 @@
+"""Faster ways to solve a scheduling round than the statement pair by pair."""

@@ -1,0 +1,1 @@
+"""Faster ways to plan transfers than the statement slot by slot."""
