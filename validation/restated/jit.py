@@ -85,7 +85,9 @@ class _Data:
         kind = options.get("windows") or ("elastic" if self.program == "P2" else "strict")
         self.elastic, self.whole = kind == "elastic", options.get("integrality") != "lp"
         w = transfer_windows(instance, str(options["lat"]))
-        at = np.array(sorted(planned_transfers(instance, float(options["share"]), str(options["share_of"]))), np.int64)
+        at = np.array(
+            sorted(planned_transfers(instance, float(options["share"]), str(options["share_of"]), w.orders)), np.int64
+        )
         columns, self.origin, self.transfer = w.columns, w.origin, at
         self.names = [columns.names[k] for k in at.tolist()]
         self.place = {name: k for k, name in enumerate(self.names)}

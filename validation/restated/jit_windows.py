@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.jit import JitInstance, Job
+from flowlex.instances.jit import JitInstance
+from flowlex.instances.jit_jobs import Job, Transfer
 
 NEAR = 1e-9
 
@@ -79,6 +81,7 @@ class TransferWindows:
     most: Integers
     latest_s: Floats  # (F,) latest arrival from the job's arrival
     columns: JitColumns  # names, ends and sizes of transfers, and ports
+    orders: Sequence[Sequence[str]]  # computations of each job in topological order
 
 
 def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
@@ -86,23 +89,37 @@ def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
     slot = rational(instance.slot_s)
     arrivals = [rational(job.arrival_s) for job in instance.jobs]
     origin = min((a // slot for a in arrivals), default=0)
-    latest, there = _latest_and_ready(instance, rule)
+    graphs = [_precedence(job) for job in instance.jobs]
+    orders, distinct = list[list[str]](), list[tuple[dict[str, list[str]], list[str]]]()
+    for graph in graphs:
+        order = next((each for known, each in distinct if known == graph), None)
+        if order is None:
+            order = list(_sorted(graph))
+            distinct.insert(0, (graph, order))
+            del distinct[8:]  # jobs of a model have the same computations
+        orders.append(order)
+    latest, there = _latest_and_ready(instance, rule, graphs, orders)
     start, due, firm = [], [], []
     seen: dict[tuple[int, float], int] = {}
     position = 0
     for number, job in enumerate(instance.jobs):
         base = arrivals[number] / slot - origin
+        about = float(base)
         for transfer in job.transfers:
             key = (number, there[position])
             if key not in seen:
                 seen[key] = -int((_WHOLE - base - rational(there[position]) / slot) // 1)
             start.append(seen[key])
             if transfer.deadline_s is not None:
-                end = base + rational(transfer.deadline_s) / slot + _WHOLE
+                due.append(int((base + rational(transfer.deadline_s) / slot + _WHOLE) // 1))
             else:
                 steps = float(latest[position]) / instance.slot_s
-                end = base + Fraction(steps) + _WHOLE * max(Fraction(1), Fraction(steps))
-            due.append(int(end // 1))
+                end = about + steps
+                if abs(end - round(end)) > 1e-6 * (1 + abs(end)):  # no rounding of floats reaches an integer
+                    due.append(math.floor(end))
+                else:
+                    exact = Fraction(steps)
+                    due.append(int((base + exact + _WHOLE * max(Fraction(1), exact)) // 1))
             last = transfer.firm_s
             firm.append(NEVER if last is None else int((base + rational(last) / slot + _WHOLE) // 1))
             position += 1
@@ -120,6 +137,7 @@ def transfer_windows(instance: JitInstance, rule: str) -> TransferWindows:
         most,
         np.asarray(latest),
         arrays,
+        orders,
     )
 
 
@@ -131,21 +149,22 @@ def _precedence(job: Job) -> dict[str, list[str]]:
     return graph
 
 
-def _latest_and_ready(instance: JitInstance, rule: str) -> tuple[list[float], list[float]]:
+def _latest_and_ready(
+    instance: JitInstance, rule: str, graphs: Sequence[Mapping[str, list[str]]], orders: Sequence[Sequence[str]]
+) -> tuple[list[float], list[float]]:
     """For every transfer, its latest arrival, and when its data are ready if all earlier transfers are on time."""
     rate = {m.name: (m.out_mbps / 8, m.in_mbps / 8) for m in instance.machines}
     answer: list[float] = []
     there: list[float] = []
-    for job in instance.jobs:
-        fed = defaultdict(list)
+    paper = rule != "critical"
+    for job, graph, order in zip(instance.jobs, graphs, orders, strict=True):
+        fed: dict[str, list[Transfer]] = {}
         number: dict[tuple[str, int, int], int] = defaultdict(int)
-        graph = _precedence(job)
         for transfer in job.transfers:
-            fed[transfer.feeds].append(transfer)
-        order = list(_sorted(graph))
+            fed.setdefault(transfer.feeds, []).append(transfer)
         turn = dict.fromkeys(order, 0)  # pass of the paper's algorithm that takes the transfers of a computation
         for name in order if rule == "paper" else ():
-            turn[name] = max((turn[b] + bool(fed[b]) for b in graph[name]), default=0)
+            turn[name] = max((turn[b] + (b in fed) for b in graph[name]), default=0)
         for transfer in job.transfers:
             number[transfer.sender, 0, turn[transfer.feeds]] += 1
             number[transfer.receiver, 1, turn[transfer.feeds]] += 1
@@ -155,10 +174,14 @@ def _latest_and_ready(instance: JitInstance, rule: str) -> tuple[list[float], li
         due: dict[str, float] = {}
         ready = {transfer.name: transfer.ready_s for transfer in job.transfers}
         for name in order:
-            paper = rule != "critical"
-            before = max((done[b] for b in graph[name]), default=-np.inf if paper else 0.0)
-            starts = before
-            for transfer in fed[name]:
+            before, finished = -np.inf if paper else 0.0, 0.0
+            for b in graph[name]:
+                if done[b] > before:
+                    before = done[b]
+                if ended[b] > finished:
+                    finished = ended[b]
+            starts, mine = before, fed.get(name, ())
+            for transfer in mine:
                 if transfer.made_by is not None:
                     ready[transfer.name] = max(transfer.ready_s, ended[transfer.made_by])
                 ends = (transfer.sender, 0), (transfer.receiver, 1)
@@ -169,24 +192,26 @@ def _latest_and_ready(instance: JitInstance, rule: str) -> tuple[list[float], li
                 else:
                     slowest = min(rate[m][side] for m, side in ends)
                     starts = max(starts, ready[transfer.name] + transfer.size_mb / slowest)
-            for transfer in fed[name]:
+            for transfer in mine:
                 if transfer.deadline_s is not None:
                     due[transfer.name] = transfer.deadline_s
                 elif not paper:
                     due[transfer.name] = starts
-            used = max([starts, *(due[transfer.name] for transfer in fed[name])])
+            used = max([starts, *(due[transfer.name] for transfer in mine)]) if mine else starts
             done[name] = (used if paper else starts) + seconds[name]
-            ended[name] = max(0.0, used, *(ended[b] for b in graph[name])) + seconds[name]
+            ended[name] = max(used, finished) + seconds[name]
         answer += [due[transfer.name] for transfer in job.transfers]
         there += [ready[transfer.name] for transfer in job.transfers]
     return answer, there
 
 
-def planned_transfers(instance: JitInstance, share: float, share_of: str) -> Iterator[int]:
+def planned_transfers(
+    instance: JitInstance, share: float, share_of: str, orders: Sequence[Sequence[str]]
+) -> Iterator[int]:
     """The first share of every job's transfers, in topological order of the computations that they feed."""
     position = 0
-    for job in instance.jobs:
-        place = {name: k for k, name in enumerate(_sorted(_precedence(job)))}
+    for job, computations in zip(instance.jobs, orders, strict=True):
+        place = {name: k for k, name in enumerate(computations)}
         order = sorted(range(len(job.transfers)), key=lambda k: place[job.transfers[k].feeds])
         weight = [f.size_mb if share_of == "bytes" else 1.0 for f in job.transfers]
         total, before = sum(weight), 0.0
