@@ -34,7 +34,7 @@ import numpy as np
 
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.program_arrays import Floats, Integers
-from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
+from flowlex.formulations.solver_outcome import EngineError, EngineName, SolveOptions, Status
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
 from flowlex.models.load.node_speed import capacities, largest_remainder, least_makespan_loads
 from flowlex.models.load.partition_network import Groups, PartitionNetwork, build_network, moved_cost, moves_of, summed
@@ -140,27 +140,39 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         )
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> PartitionSolution:
-        size, parts = len(self.instance.nodes), None
-        moves, after = np.zeros((size, size), np.int64), np.zeros(size, np.int64)
-        if values is not None:
-            index, x = self.problem.blocks["x"].index, values["x"]
-            items = np.rint(x).astype(np.int64)
-            block, holder, node = (index.codes[level].astype(np.int64) for level in ("block", "holder", "node"))
-            used = np.flatnonzero(items)
-            parts = summed(block[used], node[used], items[used])
+        if values is None:
+            return self._partitioned(facts)
+        index, x = self.problem.blocks["x"].index, values["x"]
+        items = np.rint(x).astype(np.int64)
+        block, holder, node = (index.codes[level].astype(np.int64) for level in ("block", "holder", "node"))
+        used = np.flatnonzero(items)
+        moves = np.zeros((len(self.instance.nodes),) * 2, np.int64)
+        np.add.at(moves, (holder, node), items)
+        np.fill_diagonal(moves, 0)
+        if np.abs(x - items).max(initial=0) > 1e-6:
+            note = "Items are split: the table shows them rounded to integers; see `stated.values`."
+            facts = facts | {"message": f"{facts['message']} {note}".lstrip()}
+        return self._partitioned(facts, summed(block[used], node[used], items[used]), moves)
+
+    def _partitioned(
+        self,
+        facts: dict[str, Any],
+        parts: tuple[Integers, Integers, Integers] | None = None,
+        moves: Integers | None = None,
+        **proven: Any,
+    ) -> PartitionSolution:
+        size = len(self.instance.nodes)
+        after = np.zeros(size, np.int64)
+        if parts is not None:
             np.add.at(after, parts[1], parts[2])
-            np.add.at(moves, (holder, node), items)
-            np.fill_diagonal(moves, 0)
-            if np.abs(x - items).max(initial=0) > 1e-6:
-                note = "Items are split: the table shows them rounded to integers; see `stated.values`."
-                facts = facts | {"message": f"{facts['message']} {note}".lstrip()}
         return PartitionSolution(
             **facts,
+            **proven,
             capacity=np.array(self.capacities, dtype=np.float64),
             before=self.instance.arrays.load,
             after=after,
             parts=parts,
-            moves=moves,
+            moves=np.zeros((size, size), np.int64) if moves is None else moves,
         )
 
     @property
@@ -182,56 +194,34 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
         return Run(replace(exact, message=message))
 
     def _interpret(self, run: Run) -> PartitionSolution:
-        built, outcome, view = self.partition, run.outcome, self.instance.arrays
-        facts = self._facts(run)
-        size = len(self.instance.nodes)
-        parts, moves, after = None, np.zeros((size, size), np.int64), np.zeros(size, np.int64)
-        prices: dict[str, list[Fraction]] = {}
-        if outcome.values is not None:
-            parts = built.parts(outcome.values, view.count)
-            np.add.at(after, parts[1], parts[2])
-            moves = moves_of(view, built.groups, parts)
-            seconds = moved_cost(view, moves)
-            facts |= {"objective": plain(seconds), "exact_objective_s": seconds}
-            if outcome.duals is not None and outcome.duals.dtype.kind == "i":
-                proven, found = built.prices(outcome.values, outcome.duals)
-                prices = {name: found[block.slice] for name, block in built.network.node_blocks.items()}
-                facts |= self._bounded(seconds) if proven else self._rounded(outcome, seconds)
-        blocks, promised = built.network.node_blocks, ("group", "holder", "node")
-        duals = {n: Dual.of_block(blocks[n], np.array(p, np.float64)) for n, p in prices.items() if n in promised}
-        return PartitionSolution(
-            **facts,
-            duals=duals,
-            capacity=np.array(self.capacities, dtype=np.float64),
-            before=view.load,
-            after=after,
-            parts=parts,
-            moves=moves,
-            node_price=self._node_prices(prices),
-        )
-
-    def _bounded(self, seconds: Fraction, least: Fraction | None = None) -> dict[str, Any]:
-        bound = seconds if least is None else least
+        built, outcome, view, facts = self.partition, run.outcome, self.instance.arrays, self._facts(run)
+        if outcome.values is None:
+            return self._partitioned(facts)
+        parts = built.parts(outcome.values, view.count)
+        moves = moves_of(view, built.groups, parts)
+        seconds = moved_cost(view, moves)
+        facts |= {"objective": plain(seconds), "exact_objective_s": seconds}
+        if outcome.duals is None or outcome.duals.dtype.kind != "i":
+            return self._partitioned(facts, parts, moves)
+        proven, found = built.prices(outcome.values, outcome.duals)
+        blocks = built.network.node_blocks
+        prices = {name: found[block.slice] for name, block in blocks.items()}
+        bound = seconds
+        if not proven:  # costs were rounded, and the flow is not proven optimal for the exact ones
+            assert outcome.bound is not None
+            unit = built.units.unit
+            bound = max(unit * int(outcome.bound) - built.units.error * self.total, Fraction(0))
+            why = (
+                f"Move costs have no common unit that 64 bits hold and were rounded to one of {float(unit):.3g} s; "
+                "write them with fewer digits for a proven optimum."
+            )
+            facts |= {"status": Status.FEASIBLE, "message": f"{outcome.message} {why}".lstrip()}
         gap = float((seconds - bound) / max(seconds, Fraction(1)))
-        return {"bound": plain(bound), "exact_bound_s": bound, "gap": gap}
-
-    def _rounded(self, outcome: Outcome, seconds: Fraction) -> dict[str, Any]:
-        """Return status and bound if costs were rounded and the flow is not proven optimal for the exact costs."""
-        units = self.partition.units
-        assert outcome.bound is not None
-        least = max(units.unit * int(outcome.bound) - units.error * self.total, Fraction(0))
-        return {
-            **self._bounded(seconds, least),
-            "status": Status.FEASIBLE,
-            "message": f"{outcome.message} Move costs have no common unit that 64 bits hold and were rounded to one of "
-            f"{float(units.unit):.3g} s; write them with fewer digits for a proven optimum.".strip(),
-        }
-
-    def _node_prices(self, prices: dict[str, list[Fraction]]) -> dict[str, Fraction] | None:
-        """Return the exact dual of each node, in seconds per additional item: the proof of minimum cost."""
-        if not prices:
-            return None
-        found = prices["node"]
+        facts |= {"bound": plain(bound), "exact_bound_s": bound, "gap": gap}
+        duals = {n: Dual.of_block(blocks[n], np.array(prices[n], np.float64)) for n in ("group", "holder", "node")}
+        # Seconds per additional item of a node: the proof of minimum cost.
+        node = prices["node"]
         if self.objective == "makespan":
-            found = [max(price - prices["end"][0], Fraction(0)) for price in found]
-        return dict(zip((node.name for node in self.instance.nodes), found, strict=True))
+            node = [max(price - prices["end"][0], Fraction(0)) for price in node]
+        exact = dict(zip((each.name for each in self.instance.nodes), node, strict=True))
+        return self._partitioned(facts, parts, moves, duals=duals, node_price=exact)

@@ -16,40 +16,24 @@ from flowlex.instances.load import LoadNode
 from flowlex.models.model_base import ModelError
 
 
-def by_configuration(node: LoadNode) -> Fraction:
-    """Capacity from the configuration of the processor."""
-    if node.configuration is None:
-        raise ModelError(f"node {node.name!r} has no configuration; give it, or evaluate by cpu_load or history")
-    return rational(node.configuration)
-
-
-def by_cpu_load(node: LoadNode) -> Fraction:
-    """Capacity ``min(1, CpuFree / CpuReq)``; 1 is best (our reconstruction of the paper's formula)."""
-    if node.cpu_free is None:
-        raise ModelError(f"node {node.name!r} has no cpu_free; give it, or evaluate by configuration or history")
-    return min(Fraction(1), rational(node.cpu_free) / rational(node.cpu_required))
-
-
-def by_history(node: LoadNode) -> Fraction:
-    """Capacity from past runs: items per second over all of them."""
-    if not node.history:
-        raise ModelError(f"node {node.name!r} has no run history; run it once, or evaluate by configuration")
+def _history(node: LoadNode) -> Fraction:
+    """Items per second over all past runs."""
     items, seconds = (rationals(figures) for figures in zip(*((r.items, r.seconds) for r in node.history), strict=True))
     return sum(items, Fraction(0)) / sum(seconds, Fraction(0))
 
 
-def by_performance(node: LoadNode) -> Fraction:
-    """Capacity as reported by the node information service, from any evaluation."""
-    if node.performance is None:
-        raise ModelError(f"node {node.name!r} has no performance; give it, or evaluate by configuration or history")
-    return rational(node.performance)
-
-
-EVALUATIONS: dict[str, Callable[[LoadNode], float | Fraction]] = {
-    "configuration": by_configuration,
-    "cpu_load": by_cpu_load,
-    "history": by_history,
-    "performance": by_performance,
+#: By name of an evaluation: the field that it reads, its words, and what it makes of a node. `cpu_load` is our
+#: reconstruction of the paper's formula, ``min(1, CpuFree / CpuReq)``; `performance` is what the node information
+#: service reports, from any evaluation.
+EVALUATIONS: dict[str, tuple[str, str, Callable[[LoadNode], Fraction]]] = {
+    "configuration": ("configuration", "configuration", lambda node: rational(node.configuration or 0)),
+    "cpu_load": (
+        "cpu_free",
+        "cpu_free",
+        lambda node: min(Fraction(1), rational(node.cpu_free or 0) / rational(node.cpu_required)),
+    ),
+    "history": ("history", "run history", _history),
+    "performance": ("performance", "performance", lambda node: rational(node.performance or 0)),
 }
 
 
@@ -63,7 +47,12 @@ def capacities(
     if isinstance(evaluation, str):
         if evaluation not in EVALUATIONS:
             raise ModelError(f"unknown capacity {evaluation!r}; one of: {', '.join(EVALUATIONS)}, or a function")
-        evaluation = EVALUATIONS[evaluation]
+        figure, words, read = EVALUATIONS[evaluation]
+        others = ", ".join(name for name in EVALUATIONS if name != evaluation)
+        for node in nodes:
+            if getattr(node, figure) in (None, ()):
+                raise ModelError(f"node {node.name!r} has no {words}; give it, or evaluate by one of {others}")
+        evaluation = read
     values = [evaluation(node) for node in nodes]
     for node, value in zip(nodes, values, strict=True):
         if not isinstance(value, numbers.Real) or not math.isfinite(value) or value < 0:
