@@ -8,7 +8,7 @@ a margin for rounding. A column left out lowers no bound.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -69,31 +69,42 @@ class _Use:
     """The shares of an answer by column, with (n,) steps/s and (J,) GPUs held; ``wrong``: shares that cannot be."""
 
     def __init__(self, cluster: Cluster, answer: AllocationAnswer) -> None:
-        self.shares: dict[tuple[int, int, int], float] = {}
-        self.pairs: list[tuple[int, int, int]] = []
+        table = [
+            (*(cluster.job.get(name, -1) for name in [*share.jobs, ""][:2]), cluster.gpu.get(share.gpu_type, -1))
+            for share in answer.shares
+            if share.jobs
+        ]
+        size = np.array([len(share.jobs) for share in answer.shares], np.int64)
+        columns = np.full((len(size), 3), -1, np.int64)
+        columns[size > 0] = np.array(table, np.int64).reshape(-1, 3)
+        fraction = np.array([share.fraction for share in answer.shares], np.float64)
+        one, two, gpu = columns.T
+        alone, both = size == 1, (size == 2) & (columns >= 0).all(axis=1) & (one != two)
+        may = alone & (one >= 0) & (gpu >= 0)
+        may[may] = cluster.speed[one[may], gpu[may]] > 0
+        #: First and second job of each share, and the number of their pair.
+        pairs = np.stack([one, two, np.full(len(size), -1)], axis=1)
+        pairs[both] = np.stack(cluster.together(*columns[both].T), axis=1)
+        may |= both & (pairs[:, 2] >= 0)
+        key = np.stack([np.where(alone, one, np.minimum(one, two)), np.where(alone, -1, np.maximum(one, two)), gpu], 1)
+        once = np.zeros(len(size), bool)
+        once[np.flatnonzero(may)[np.unique(key[may], axis=0, return_index=True)[1]]] = True
+        good = once & ~(fraction < 0)
+        self.wrong: list[str] = [
+            f"{' + '.join(answer.shares[k].jobs)} on {answer.shares[k].gpu_type}"[:100]
+            for k in np.flatnonzero(~good).tolist()
+        ]
+        self.pairs: Ints = pairs[good & both]
+        self.shares: dict[tuple[int, int, int], float] = dict(
+            zip(map(tuple, key[good].tolist()), fraction[good].tolist(), strict=True)  # type: ignore[arg-type]
+        )
+        mine = good & alone
         self.throughput, self.held = np.zeros(len(cluster.job)), np.zeros(len(cluster.gpu))
-        self.wrong: list[str] = []
-        for share in answer.shares:
-            jobs, j = [cluster.job.get(name, -1) for name in share.jobs], cluster.gpu.get(share.gpu_type, -1)
-            runs = self._runs(cluster, jobs, j) if j >= 0 and jobs and min(jobs) >= 0 else None
-            key = min(jobs, default=-1), max(jobs) if len(jobs) > 1 else -1, j
-            if runs is None or key in self.shares or share.fraction < 0:
-                self.wrong.append(f"{' + '.join(share.jobs)} on {share.gpu_type}"[:100])
-                continue
-            self.shares[key] = share.fraction
-            self.held[j] += cluster.scale[jobs[0]] * share.fraction
-            for m, speed in runs:
-                self.throughput[m] += speed * share.fraction
-
-    def _runs(self, cluster: Cluster, jobs: list[int], j: int) -> list[tuple[int, float]] | None:
-        """Jobs and steps/s of what runs; None if it cannot."""
-        if len(jobs) == 1:
-            return [(jobs[0], cluster.speed[jobs[0], j])] if cluster.speed[jobs[0], j] > 0 else None
-        pair = cluster.together(jobs, j)
-        if pair is None:
-            return None
-        self.pairs.append(pair)
-        return list(zip(pair[:2], cluster.pairs[1][pair[2]].tolist(), strict=True))
+        np.add.at(self.held, gpu[good], cluster.scale[one[good]] * fraction[good])
+        np.add.at(self.throughput, one[mine], cluster.speed[one[mine], gpu[mine]] * fraction[mine])
+        speed = cluster.pairs[1][self.pairs[:, 2]]
+        for side in (0, 1):
+            np.add.at(self.throughput, self.pairs[:, side], speed[:, side] * fraction[good & both])
 
     def checks(self, cluster: Cluster, stated: Mapping[str, float]) -> list[Check]:
         """Who runs may run, and steps/s are those of the shares."""
@@ -124,14 +135,13 @@ class _Use:
 
 def _listed(
     cluster: Cluster,
-    use: Sequence[tuple[int, int, int]],
+    used: Ints,
     proof: Mapping[str, Any],
     made: Callable[[Runs], Restated],
 ) -> Restated:
     """The problem with the pairs that the answer uses and those that matter for the proof."""
     if cluster.pair_count <= _WRITTEN_OUT:
         return made(Runs.of(cluster, cluster.every_pair()))
-    used = np.array(use, np.int64).reshape(-1, 3)
     found = made(Runs.of(cluster, [(used[:, 0], used[:, 1], used[:, 2])]))
     program = found.program
     read = from_document(dict(proof), program)
@@ -221,7 +231,7 @@ def _judge(claimed: Claimed) -> Finding:
         proof = {}
         checks.append(budget.quoted("no allocation is better"))
     if status == "infeasible":
-        problem = _listed(cluster, (), proof, lambda runs: Restated(cluster, runs))
+        problem = _listed(cluster, np.zeros((0, 3), np.int64), proof, lambda runs: Restated(cluster, runs))
         found = program_finding(problem.program, None, proof, status, budget, main="objective")
         if proof and any(check.how == "quoted" for check in found.checks):
             checks.append(budget.quoted("no allocation exists"))

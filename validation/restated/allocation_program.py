@@ -100,16 +100,16 @@ class Cluster:
     def _numbers(self) -> Ints:
         return np.asarray(self._number(*self.pairs[0].T))
 
-    def together(self, jobs: Sequence[int], j: int) -> tuple[int, int, int] | None:
-        """Two jobs that may share GPUs of a type, in the order of their pair, and its number; None if they may not."""
-        if len(jobs) != 2 or jobs[0] == jobs[1]:
-            return None
-        for one, two in (jobs, jobs[::-1]):
-            number = self._number(int(self.kind[one]), int(self.kind[two]), j)
-            at = int(np.searchsorted(self._numbers, number))
-            if at < len(self._numbers) and self._numbers[at] == number:
-                return one, two, at
-        return None
+    def together(self, one: Ints, two: Ints, gpu: Ints) -> tuple[Ints, Ints, Ints]:
+        """Jobs that may share GPUs of a type, in the order of their pair, and its number; -1 if they may not."""
+        first, second, pair = one.copy(), two.copy(), np.full(len(one), -1)
+        for a, b in ((two, one), (one, two)):
+            number = self._number(self.kind[a], self.kind[b], gpu)
+            at = np.searchsorted(self._numbers, number)
+            at[at == len(self._numbers)] = -1
+            found = (at >= 0) & (self._numbers[at] == number) if len(self._numbers) else np.zeros(len(at), bool)
+            first[found], second[found], pair[found] = a[found], b[found], at[found]
+        return first, second, pair
 
     @cached_property
     def pair_count(self) -> int:

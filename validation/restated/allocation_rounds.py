@@ -79,7 +79,8 @@ def _misfit(data: Cluster, number: int, running: list[Running]) -> str:
             return f"{where} runs twice"
         seen.update(run.jobs)
         j, jobs = data.gpu[run.gpu_type], [data.job[name] for name in run.jobs]
-        paired = data.together(jobs, j) is not None
+        both = (*(np.array([m]) for m in jobs), np.array([j]))
+        paired = len(jobs) == 2 and bool((data.together(*both)[2] >= 0).all())
         if not paired and (len(jobs) == 2 or data.speed[jobs[0], j] <= 0):
             return f"{where} may not run there"
         held[j] += data.scale[jobs[0]]

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy
 
 from flowlex.formulations.coefficient_scaling import scale_program
 from flowlex.formulations.column_generation import Priced, generate_columns
@@ -300,9 +299,10 @@ class PricedMaster:
             bound, found = self.pairs.look(prices, goal)
             new = _unknown(joined[0], found)
             joined[0] = Columns.joined([joined[0], new])
-            arrays, added = make(self._build(new)).arrays(), slice(0, new.count)
-            matrix = scipy.sparse.diags_array(scales.row) @ arrays.matrix[:, added]
-            return Priced(arrays.cost[added] * scales.objective, matrix.tocsc(), bound * scales.objective)
+            arrays = make(self._build(new)).arrays()
+            matrix = arrays.matrix.tocsc()[:, : new.count]
+            matrix.data = matrix.data * scales.row[matrix.indices]
+            return Priced(arrays.cost[: new.count] * scales.objective, matrix, bound * scales.objective)
 
         before, options = self.base, self._options
         given: Any = {"time_limit_s": options.time_limit_s, "seed": options.seed, "log": options.log}
