@@ -284,10 +284,10 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         if self.policy != "finish_time":
             return solution
         reached, bound = float(self.policy_program.times.ratio(solution.throughput).max()), found.steps[-1].value
-        proven = solution.status is Status.OPTIMAL and reached <= bound * (1 + self.tolerance)
-        status, bound = (Status.OPTIMAL, bound) if proven else (Status.FEASIBLE, None)
-        gap = None if bound is None else abs(reached - bound) / max(1.0, abs(reached))
-        return replace(solution, status=status, objective=reached, bound=bound, gap=gap)
+        if solution.status is not Status.OPTIMAL or reached > bound * (1 + self.tolerance):
+            return replace(solution, status=Status.FEASIBLE, objective=reached, bound=None, gap=None)
+        gap = abs(reached - bound) / max(1.0, abs(reached))
+        return replace(solution, objective=reached, bound=bound, gap=gap)
 
     def _solution_of(self, values: Mapping[str, Floats] | None, facts: dict[str, Any]) -> AllocationSolution:
         columns = self.policy_program.base().columns

@@ -95,9 +95,8 @@ class _Use:
             for k in np.flatnonzero(~good).tolist()
         ]
         self.pairs: Ints = pairs[good & both]
-        self.shares: dict[tuple[int, int, int], float] = dict(
-            zip(map(tuple, key[good].tolist()), fraction[good].tolist(), strict=True)  # type: ignore[arg-type]
-        )
+        places = zip(*key[good].T.tolist(), fraction[good].tolist(), strict=True)
+        self.shares: dict[tuple[int, int, int], float] = {(a, b, j): share for a, b, j, share in places}
         mine = good & alone
         self.throughput, self.held = np.zeros(len(cluster.job)), np.zeros(len(cluster.gpu))
         np.add.at(self.held, gpu[good], cluster.scale[one[good]] * fraction[good])
