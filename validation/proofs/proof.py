@@ -264,7 +264,7 @@ def exact_answer(answer: Any, program: ExactProgram) -> Exact:
 
     Raises `ValueError` naming what does not exist or is no number.
     """
-    found = [Fraction(0)] * program.count
+    found: list[Fraction | int] = [0] * program.count
     if not isinstance(answer, dict):
         raise ProofError("the answer is no object")
     for variable, values in answer.items():

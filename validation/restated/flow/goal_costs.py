@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -97,7 +97,9 @@ class Problem:
         number = {"": -1} | {name: k for k, name in enumerate(self.rules)}
         self.apart: Ints = np.array([number[name] for name in ruled], np.int64)[self.job]
         #: (T,) cost of preempting a running task, stated by its job, in the first rank; whether that is limited.
-        self.keep: NDArray[Any] = np.where(self.own >= 0, whole(self.units(j.preempt_cost) for j in jobs)[self.job], 0)
+        self.keep: NDArray[Any] = np.where(
+            self.own >= 0, whole(self.units(j.preempt_cost) if j.preempt_cost else 0 for j in jobs)[self.job], 0
+        )
         self.limited: Mask = np.array([j.preemptions_per_hour is not None for j in jobs], bool)[self.job]
 
     def units(self, value: Number) -> int:
@@ -123,8 +125,11 @@ class Problem:
 
     @cached_property
     def levels(self) -> list[int]:
-        """`level` of every job."""
-        return [self.level(j) for j in range(len(self.instance.jobs))]
+        """Class of every job in the strict order of waiting tasks, larger first; 0 if waiting has a cost instead."""
+        goal, jobs = self.goals.by_kind.get("Priority"), self.instance.jobs
+        if goal is not None and goal["mode"] == "strict":
+            return [_LOWEST - job.priority + 1 for job in jobs]
+        return [int(goal is None and self.wait_cost is None)] * len(jobs)
 
     @cached_property
     def waiting(self) -> dict[str, NDArray[Any]]:
@@ -147,13 +152,6 @@ class Problem:
                     worth[-1] -= share * math.floor(omega * demand / rational(goal["limits"][name]))
         _add(found, self.goals.rank("Priority"), times(whole(worth), weight))
         return found
-
-    def level(self, job: int) -> int:
-        """Class in the strict order of waiting tasks, larger first; 0 if waiting has a cost instead."""
-        priority = self.goals.by_kind.get("Priority")
-        if priority is not None:
-            return _LOWEST - self.instance.jobs[job].priority + 1 if priority["mode"] == "strict" else 0
-        return 1 if self.wait_cost is None else 0
 
     # Placement ---------------------------------------------------------------------------------------------------
     def having(self, resources: tuple[str, ...]) -> Mask:
@@ -194,11 +192,12 @@ class Problem:
     def locality(self) -> Locality | None:
         """Costs of reading data; None without the goal or without data."""
         goal = self.goals.by_kind.get("DataLocality")
-        data = [block for task in self.tasks for block in task.data] if goal is not None else []
+        of_task = [task.data for task in self.tasks] if goal is not None else []
+        data = list(chain.from_iterable(of_task))
         if goal is None or not data:
             return None
-        blocks_of = np.array([len(task.data) for task in self.tasks], np.int64)
-        copies = np.array([len(block.machines) for block in data], np.int64)
+        holders = [block.machines for block in data]
+        blocks_of, copies = np.array(list(map(len, of_task)), np.int64), np.array(list(map(len, holders)), np.int64)
         reads = np.flatnonzero(blocks_of)
         racks, machines = list[tuple[int, int]](), list[tuple[int, int]]()
         for wishes, tasks in self.classes:
@@ -213,7 +212,7 @@ class Problem:
             np.repeat(np.arange(len(self.tasks)), blocks_of),
             np.array([block.size_mb for block in data], dtype=np.int64),
             np.repeat(np.arange(len(data)), copies),
-            np.array([self.machine[name] for block in data for name in block.machines], dtype=np.int64),
+            np.array([self.machine[name] for name in chain.from_iterable(holders)], dtype=np.int64),
             racks,
             machines,
         )

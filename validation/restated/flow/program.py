@@ -51,7 +51,7 @@ class FlowStatement:
     ``groups``: columns count the tasks of a class on the machines of a kind, named by the first of each.
     """
 
-    def __init__(self, problem: Problem, shares: Sequence[tuple[int, int]], groups: Groups | None = None) -> None:
+    def __init__(self, problem: Problem, shares: Sequence[Sequence[int]], groups: Groups | None = None) -> None:
         self.problem, self.instance, self.ties = problem, problem.instance, problem.ties
         self.counting = groups is not None
         self.groups = groups

@@ -103,7 +103,7 @@ def _judge(claimed: Claimed) -> Finding:
     foreign = problem.goals.foreign
     checks = [_waiting(problem, at, answer), *(() if foreign else _shares(problem, answer))]
     stated = {} if foreign or problem.claims is None else answer.shares
-    shares = [tuple(stated.get(job.name, (0, len(job.tasks)))) for job in jobs]
+    shares = [stated.get(job.name, [0, len(job.tasks)]) for job in jobs]
     body = {name: part for name, part in document.proof.items() if name not in Counted.model_fields}
     groups = None
     if len(body) < len(document.proof) and not foreign:
