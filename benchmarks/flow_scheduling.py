@@ -28,7 +28,7 @@ from benchmarks import Row, Tables
 from benchmarks.peers import measure, median_seconds, memory_mb
 from flowlex.formulations.engines import solve
 from flowlex.formulations.program_arrays import Integers, exact_dot
-from flowlex.formulations.sessions.live_network import NetworkSession
+from flowlex.systems.scheduler.warm_network.network_session import NetworkSession
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators.flow import flow_scale, heavy_tailed_job
 from flowlex.models.flow.goals import Continuity, DataLocality, Placement

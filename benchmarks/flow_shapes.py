@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks import Row, Tables
 from benchmarks.flow_scheduling import GOALS, Life, ortools, use_processor_time
-from flowlex.formulations.sessions.staged_network import PhasedSession
+from flowlex.systems.scheduler.warm_network.staged_network import PhasedSession
 from flowlex.instances.generators.flow import flow_scale
 from flowlex.models.flow.goals import Continuity, FairShares
 from flowlex.systems.scheduler.live.garbage_collection import collect_on_request

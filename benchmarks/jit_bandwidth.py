@@ -136,8 +136,8 @@ def measure(method: str, **changes: Any) -> Row:
 def prepared(method: str, made: Any, options: Any) -> Callable[[], Row]:
     """Prepare a method with its instance; the smallest instance is solved first to warm up imports."""
     from flowlex.instances.generators import generate
-    from flowlex.instances.importers.coflow import read_coflow_trace
     from flowlex.models.jit.model import JitBandwidth
+    from flowlex.systems.traces.coflow import read_coflow_trace
 
     coflows = made.pop("coflows", None)
     instance = generate("jit-cluster", **made) if coflows is None else read_coflow_trace(TRACE, **coflows)

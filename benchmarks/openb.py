@@ -19,11 +19,11 @@ import pandas as pd
 from benchmarks import Row, Tables
 from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.generators import generate
-from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.methods.placement_policies import POLICIES
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.online_arrivals import ArrivalCurve, gpus_of, submit_all
+from flowlex.systems.traces.openb import read_openb
 
 #: Folder of the trace; FLOWLEX_OPENB overrides it.
 TRACE = Path(os.environ.get("FLOWLEX_OPENB", Path(__file__).parents[1].parent / "shared" / "data" / "openb"))

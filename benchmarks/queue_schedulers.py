@@ -23,14 +23,14 @@ import pandas as pd
 
 from benchmarks import Row, Tables
 from benchmarks.openb import TRACE
-from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place
 from flowlex.instances.generators import generate
-from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.systems.simulation.cluster import SIMULATOR, Policy
 from flowlex.systems.simulation.cluster.policies.queues import fair_shares
 from flowlex.systems.simulation.cluster.policy_interface import Action, State
+from flowlex.systems.simulation.cluster_workload import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place
 from flowlex.systems.simulation.event_log import RunLog
 from flowlex.systems.simulation.policy_registry import Run, make_policy
+from flowlex.systems.simulation.scenario import PolicyChoice
 
 DAY_S = 86_400.0
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -29,9 +29,9 @@ from benchmarks import Row, Tables
 from benchmarks.peers import memory_mb, processor_s
 from benchmarks.telemetry import postgres_server
 from flowlex.client import Refused, Scheduler
-from flowlex.instances.event_log import Cancel, Finish, Submit
 from flowlex.instances.files import write_instance
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
+from flowlex.systems.scheduler.event_log import Cancel, Finish, Submit
 
 _EVENTS = 50
 _READ = "import os; os.nice(15); from benchmarks.scheduler_readers import read; read({url!r}, {readers})"

@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from flowlex.cli.console_output import complain, printable
 from flowlex.errors import FlowlexError
 from flowlex.instances.named_modules import MODELS_VARIABLE
-from flowlex.instances.registered_systems import registrations
+from flowlex.instances.registered_systems import registered
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ LAZY: dict[str, Lazy] = {
         "example",
         "Print a small instance file of a kind, to change into one of your own.",
     ),
-    "import": Lazy("flowlex.cli.import_traces", "app", "Turn public traces into instance files."),
+    "import": Lazy("flowlex.cli.import_instances", "app", "Turn public traces into instance files."),
     "tu": Lazy(
         "flowlex.cli.total_unimodularity", "tu", "Is a constraint matrix totally unimodular? With a proof either way."
     ),
@@ -98,7 +98,7 @@ LAZY: dict[str, Lazy] = {
 
 def lazy_commands() -> dict[str, Lazy]:
     """Return all commands, including those that systems register."""
-    return LAZY | {name: Lazy(**what) for system in registrations() for name, what in system.COMMANDS.items()}
+    return LAZY | {name: Lazy(**what) for name, what in registered("COMMANDS").items()}
 
 
 def _called(name: str) -> Lazy | None:

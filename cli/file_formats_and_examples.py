@@ -63,21 +63,12 @@ def schema(
 #: Generator of a small instance, and its parameters, by kind.
 EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
     "allocation": ("gavel-like", {"jobs": 4, "gpus": 2}),
-    "cluster-workload": ("cluster-pods", {"pods": 6}),
     "flow-scheduling": ("flow-random", {}),
     "gpu-assignment": ("gpu-figure1", {}),
     "jit-bandwidth": ("jit-figure4", {}),
     "load-partition": ("inference-cluster", {"items": 40, "block_items": 5}),
     "min-cost-flow": ("network-assignment", {"tasks": 3, "machines": 2, "choices": 2}),
     "pod-placement": ("kubeflow-testbed", {}),
-}
-_SCENARIO = {
-    "kind": "scenario",
-    "name": "queue",
-    "simulator": "cluster",
-    "workload": {"generator": "cluster-testbed", "parameters": {"count": 2}},
-    "policies": ["FIFO", "FSP"],
-    "seeds": [0],
 }
 
 
@@ -105,15 +96,16 @@ def example(
     from flowlex.instances import generate
     from flowlex.instances.extensions import kinds
     from flowlex.instances.files import instance_from_document
+    from flowlex.instances.registered_systems import load, registered
 
     refuse_existing(force, output)
-    if kind == "scenario":
-        made = instance_from_document(_SCENARIO)
-    elif kind == "problem":
+    if kind == "problem":
         made = instance_from_document(_shifts())
     elif kind in EXAMPLES:
         name, parameters = EXAMPLES[kind]
         made = generate(name, **parameters)
+    elif kind in (systems := registered("EXAMPLES")):
+        made = load(systems[kind])()
     elif kind in kinds():
         raise typer.BadParameter(f"no example of {kind!r}; `flowlex schema {kind}` describes it", param_hint="KIND")
     else:

@@ -1,5 +1,4 @@
 from .allocation import AllocationInstance as AllocationInstance
-from .cluster import ClusterWorkload as ClusterWorkload
 from .dimacs import format_dimacs as format_dimacs
 from .dimacs import parse_dimacs as parse_dimacs
 from .extensions import kinds as kinds
@@ -10,14 +9,9 @@ from .flow import FlowInstance as FlowInstance
 from .generators.registry import all_generators as all_generators
 from .generators.registry import generate as generate
 from .gpu import GpuInstance as GpuInstance
-from .importers.coflow import read_coflow_trace as read_coflow_trace
-from .importers.gavel import read_gavel as read_gavel
-from .importers.openb import read_openb as read_openb
-from .importers.telemetry import from_telemetry as from_telemetry
 from .instance_base import Instance as Instance
 from .instance_base import InstanceError as InstanceError
 from .jit import JitInstance as JitInstance
 from .load import LoadPartitionInstance as LoadPartitionInstance
 from .min_cost_flow import NetworkInstance as NetworkInstance
 from .pods import PodInstance as PodInstance
-from .simulation_scenario import Scenario as Scenario

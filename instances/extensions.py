@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from flowlex.instances.input_errors import InstanceError, did_you_mean, shortened
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.named_modules import MODELS_VARIABLE, load_named_modules
+from flowlex.instances.registered_systems import registered
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 #: Modules of our own kinds.
 _KINDS = {
     "allocation": "allocation",
-    "cluster-workload": "cluster",
     "flow-scheduling": "flow",
     "gpu-assignment": "gpu",
     "jit-bandwidth": "jit",
@@ -41,19 +41,20 @@ _KINDS = {
     "min-cost-flow": "min_cost_flow",
     "pod-placement": "pods",
     "problem": "problem",
-    "scenario": "simulation_scenario",
 }
 
 
 def kinds() -> tuple[str, ...]:
     """Return all instance kinds, sorted, including those of other packages."""
-    return tuple(sorted({*_KINDS, *Instance.registry, *added_names("flowlex.instances")}))
+    return tuple(sorted({*_KINDS, *registered("KINDS"), *Instance.registry, *added_names("flowlex.instances")}))
 
 
 def instance_class(kind: Any) -> type[Instance]:
     """Return the class of a kind, imported now."""
     if isinstance(kind, str) and kind in _KINDS:
         importlib.import_module(f"flowlex.instances.{_KINDS[kind]}")
+    elif isinstance(kind, str) and kind not in Instance.registry and kind in (systems := registered("KINDS")):
+        importlib.import_module(systems[kind])
     elif isinstance(kind, str) and kind not in Instance.registry and os.environ.get(MODELS_VARIABLE):
         load_named_modules()
     if isinstance(kind, str) and (kind in _KINDS or kind in Instance.registry):

@@ -17,6 +17,7 @@ from flowlex.instances.extensions import instance_class, kinds
 from flowlex.instances.file_storage import location, read_text, write_atomically
 from flowlex.instances.input_errors import InstanceError, place_in, plain_reason, shortened
 from flowlex.instances.instance_base import Instance
+from flowlex.instances.registered_systems import registered
 
 #: Escapes of surrogates, which can put characters into a string that UTF-8 cannot encode.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -36,7 +37,7 @@ class TextFormat:
 
 _TEXT_FORMATS: list[TextFormat] = []
 #: Modules that register our own formats.
-_FORMATS = ("flowlex.instances.dimacs", "flowlex.instances.importers.coflow", "flowlex.instances.problem")
+_FORMATS = ("flowlex.instances.dimacs", "flowlex.instances.problem")
 _OBJECT = re.compile(r"\s*\{")
 
 
@@ -48,7 +49,7 @@ def register_text_format(text_format: TextFormat) -> None:
 def _text_formats(*, json: bool) -> Sequence[TextFormat]:
     """Return the formats; for a text that is not JSON, import the modules of our own formats first."""
     if not json:
-        for module in _FORMATS:
+        for module in (*_FORMATS, *registered("TEXT_FORMATS").values()):
             importlib.import_module(module)
     return _TEXT_FORMATS
 

@@ -13,9 +13,11 @@ from typing import Any
 def registrations() -> Iterator[ModuleType]:
     """Import the module ``registration`` of each system that is there.
 
-    It has the mapping ``COMMANDS`` (name to fields of `flowlex.cli.command_group.Lazy`), and may have mappings of names
-    to ``module:function``: ``IMPORTERS`` (of ``flowlex import``), ``WORKER_TASKS`` (what a worker process of a batch
-    does), ``WARM_UPS`` (a small run of compiled loops) and ``INSTANCE_SOURCES`` (where ``flowlex solve`` gets a file).
+    It may have mappings from names: ``COMMANDS`` (to fields of `flowlex.cli.command_group.Lazy`); ``KINDS``,
+    ``GENERATORS`` and ``TEXT_FORMATS`` (to the module that registers the kind of instance, the generator, the format of
+    instance files); and to ``module:function``: ``IMPORTERS`` and ``IMPORT_COMMANDS`` (of ``flowlex import``),
+    ``EXAMPLES`` (a small instance of a kind), ``WORKER_TASKS`` (what a worker process of a batch does), ``WARM_UPS`` (a
+    small run of compiled loops) and ``INSTANCE_SOURCES`` (where ``flowlex solve`` gets a file).
     """
     folder = importlib.util.find_spec("flowlex.systems")
     places = folder.submodule_search_locations if folder is not None else None
@@ -23,8 +25,8 @@ def registrations() -> Iterator[ModuleType]:
         yield importlib.import_module(f"flowlex.systems.{system.name}.registration")
 
 
-def registered(what: str) -> dict[str, str]:
-    """What all systems register under a mapping, such as ``IMPORTERS``: ``module:function`` by name."""
+def registered(what: str) -> dict[str, Any]:
+    """What all systems register under a mapping, such as ``IMPORTERS``, by name."""
     return {name: place for system in registrations() for name, place in getattr(system, what, {}).items()}
 
 

@@ -20,10 +20,10 @@ from typer.cli import get_docs_for_click
 import flowlex
 from flowlex.formulations.language.formulas import symbol_tex
 from flowlex.instances import generate, json_schema, kinds
-from flowlex.instances.event_log import Event
 from flowlex.models.model_base import ModelError
 from flowlex.models.model_options import options_of
 from flowlex.models.registry import model_class, model_for
+from flowlex.systems.scheduler.event_log import Event
 from flowlex.validation.certificates.solution_schema import family_solution_schema, problem_solution_schema
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +34,7 @@ PUBLIC = {
     "flowlex.models": "Models",
     "flowlex.formulations": "Formulations",
     "flowlex.testing": "Tests of formulations",
+    "flowlex.systems.traces": "Public traces",
     "flowlex.validation.certificates": "Certificates",
     "flowlex.validation.unimodularity.check": "Total unimodularity",
     "flowlex.validation.unimodularity.implied_integers.search": "Integers that can be dropped",

@@ -11,7 +11,7 @@ also keeps every arc optimal (as in Bertsekas's auction and relaxation methods).
 # mypy: disallow-untyped-calls=False
 from __future__ import annotations
 
-from flowlex.formulations.sessions.residual_network import (
+from flowlex.systems.scheduler.warm_network.residual_network import (
     DONE,
     FAR,
     FIRST,

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.program_arrays import Integers, exact_dot
-from flowlex.formulations.sessions.live_network import CheapestPaths, NetworkSession, Violations
-from flowlex.formulations.sessions.shortest_path_kernels import cheapest
+from flowlex.systems.scheduler.warm_network.network_session import CheapestPaths, NetworkSession, Violations
+from flowlex.systems.scheduler.warm_network.shortest_path_kernels import cheapest
 
 
 class PhasedSession:

@@ -1,6 +1,6 @@
 """Jobs as the Gavel paper draws them: mixed scales, durations over two decades, all at once or as a Poisson process.
 
-Throughputs come from a file (`flowlex.instances.importers.gavel`) or from stated distributions (here).
+Throughputs come from a file (`flowlex.systems.traces.gavel`) or from stated distributions (here).
 
 Source: Narayanan et al. (OSDI 2020), section 7.1: 70 % of jobs on one GPU, 25 % on two to four, 5 % on eight; duration
 10^u minutes, u uniform in 1.5..3 for 80 % of jobs and in 3..4 for the rest, at the speed of the fastest type. The parts

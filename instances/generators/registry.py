@@ -17,6 +17,7 @@ from flowlex.instances.extensions import added, load_added, owner
 from flowlex.instances.input_errors import InstanceError, did_you_mean, first_fault
 from flowlex.instances.instance_base import Instance
 from flowlex.instances.named_modules import MODELS_VARIABLE, load_named_modules
+from flowlex.instances.registered_systems import registered
 
 #: Types of parameters; text from a command line is converted to these types.
 Count = Annotated[int, Field(ge=0)]
@@ -49,14 +50,12 @@ _OWN = {
     name: module
     for module, names in {
         "allocation": "gavel-like",
-        "cluster_testbeds": "cluster-testbed cluster-servers cluster-images",
-        "cluster_queues": "cluster-queue cluster-random cluster-pods cluster-day cluster-training",
         "flow": "flow-testbed flow-scale flow-random",
         "gpu": "gpu-figure1 gpu-figure4 gpu-testbed gpu-scale gpu-random",
         "jit": "jit-figure4 jit-cluster jit-random",
         "load": "inference-cluster",
         "min_cost_flow": "network-random network-assignment network-netgen",
-        "pods": "kubeflow-testbed openb-arrivals pods-scale",
+        "pods": "kubeflow-testbed pods-scale",
     }.items()
     for name in names.split()
 }
@@ -64,7 +63,7 @@ _OWN = {
 
 def all_generators() -> dict[str, GeneratorSpec]:
     """Import all generators, including those of other packages; return them by name, sorted."""
-    for name in _OWN:
+    for name in (*_OWN, *registered("GENERATORS")):
         find(name)
     load_added("flowlex.generators", lambda _, name: find(name))
     return dict(sorted(GENERATORS.items()))
@@ -74,6 +73,8 @@ def find(name: str) -> GeneratorSpec | None:
     """Import and return the generator with a name; return None if there is none."""
     if name in _OWN:
         importlib.import_module(f"flowlex.instances.generators.{_OWN[name]}")
+    elif name not in GENERATORS and name in (systems := registered("GENERATORS")):
+        importlib.import_module(systems[name])
     elif name not in GENERATORS and os.environ.get(MODELS_VARIABLE):
         load_named_modules()
     if (

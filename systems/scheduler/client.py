@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import httpx
 
-from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowJob, Machine
 from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
+from flowlex.systems.scheduler import event_log as ev
 from flowlex.systems.scheduler.documents import Decision, Explained, Place, Places
 from flowlex.systems.telemetry.http_client import Backoff, Refused, TelemetryClient, Unreachable
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from flowlex.instances.event_log import Event
+from flowlex.systems.scheduler.event_log import Event
 from flowlex.systems.scheduler.gpu_events import GpuEvent
 
 

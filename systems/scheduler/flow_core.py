@@ -1,4 +1,4 @@
-"""The live flow scheduler as a core: events of `flowlex.instances.event_log`, decisions as plain documents."""
+"""The live flow scheduler as a core: events of `flowlex.systems.scheduler.event_log`, decisions as plain documents."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.goals import Goal
 from flowlex.models.model_base import ModelError
+from flowlex.systems.scheduler import event_log as ev
 from flowlex.systems.scheduler.core_protocol import Document, RefusedEvent, SlowAnswer
 from flowlex.systems.scheduler.documents import Explained, Place, Places
 from flowlex.systems.scheduler.live.explain_waiting import Explanation

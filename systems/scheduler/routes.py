@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from flowlex.instances import event_log as ev
-from flowlex.instances.event_log import Arrive, Network, Sent, Withdraw
+from flowlex.systems.scheduler import event_log as ev
 from flowlex.systems.scheduler.core_protocol import UnknownTask
 from flowlex.systems.scheduler.documents import ClusterEvents, Explained, GpuEvents, Place, Places, Taken
+from flowlex.systems.scheduler.event_log import Arrive, Network, Sent, Withdraw
 from flowlex.systems.scheduler.gpu_events import NodeGone, NodeReport, TaskEnd, Transfer
 from flowlex.systems.scheduler.rest_app import REFUSED, Key, Served, ServedDep, Writer
 from flowlex.systems.telemetry.access_rights import Reader, only_known_parameters, refuse_other_node

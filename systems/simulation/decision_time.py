@@ -9,8 +9,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from flowlex.instances.simulation_scenario import Decision
 from flowlex.systems.simulation.event_queue import SimulationError
+from flowlex.systems.simulation.scenario import Decision
 
 Action = TypeVar("Action")
 #: Certify every n-th time; 0: never.

@@ -20,8 +20,8 @@ from pydantic import TypeAdapter, ValidationError
 from flowlex.instances.extensions import added, added_names
 from flowlex.instances.input_errors import first_fault
 from flowlex.instances.instance_base import Instance, InstanceError
-from flowlex.instances.simulation_scenario import Decision, PolicyChoice
 from flowlex.systems.simulation.event_log import RunLog
+from flowlex.systems.simulation.scenario import Decision, PolicyChoice
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 #: Module of each simulator; it has a `SIMULATOR`, and importing it registers its policies.

@@ -1,4 +1,4 @@
-"""What this system adds to the command line (fields of `flowlex.cli.command_group.Lazy`), batches and ``warm-up``."""
+"""What this system adds: commands, kinds and generators of instances, examples, work of batches, ``warm-up``."""
 
 COMMANDS = {
     "simulate": {
@@ -19,3 +19,16 @@ WORKER_TASKS = {
     "measure": "flowlex.systems.simulation.commands.worker_tasks:measure_task",
 }
 WARM_UPS = {"simulate, networks": "flowlex.systems.simulation.commands.warm_up:simulate_small_network"}
+KINDS = {
+    "cluster-workload": "flowlex.systems.simulation.cluster_workload",
+    "scenario": "flowlex.systems.simulation.scenario",
+}
+GENERATORS = {
+    f"cluster-{name}": f"flowlex.systems.simulation.generators.{module}"
+    for module, names in {"testbeds": "testbed servers images", "queues": "queue random pods day training"}.items()
+    for name in names.split()
+}
+EXAMPLES = {
+    "cluster-workload": "flowlex.systems.simulation.small_examples:cluster_workload",
+    "scenario": "flowlex.systems.simulation.small_examples:scenario",
+}

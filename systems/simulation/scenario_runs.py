@@ -14,9 +14,9 @@ from flowlex.instances.files import read_instance
 from flowlex.instances.generators import generate
 from flowlex.instances.input_errors import first_fault
 from flowlex.instances.instance_base import Instance, InstanceError
-from flowlex.instances.simulation_scenario import PolicyChoice, Scenario
 from flowlex.systems.simulation.event_log import RunLog
 from flowlex.systems.simulation.policy_registry import Run, make_policy, simulator
+from flowlex.systems.simulation.scenario import PolicyChoice, Scenario
 
 
 def workload_of(scenario: Scenario, seed: int, folder: str | Path = ".") -> Instance:
@@ -49,7 +49,7 @@ def with_settings(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
 
     Examples
     --------
-    >>> from flowlex.instances import Scenario
+    >>> from flowlex.systems.simulation.scenario import Scenario
     >>> plain = Scenario.model_validate({
     ...     "simulator": "cluster", "policies": ["FIFO"], "workload": {"generator": "cluster-random"}})
     >>> with_settings(plain, {"workload.parameters.jobs": "9", "horizon_s": "60"}).workload.parameters
@@ -95,7 +95,7 @@ def run_scenario(scenario: Scenario, title: str, seed: int, folder: str | Path =
 
     Examples
     --------
-    >>> from flowlex.instances import Scenario
+    >>> from flowlex.systems.simulation.scenario import Scenario
     >>> scenario = Scenario.model_validate({
     ...     "simulator": "cluster", "policies": ["FIFO"], "workload": {"generator": "cluster-random"}})
     >>> _, log = run_scenario(scenario, "FIFO", seed=1)

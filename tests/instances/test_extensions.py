@@ -129,7 +129,7 @@ def test_what_is_not_what_a_package_says_is_named(broken, ask, says):
 
 def test_a_broken_package_does_not_break_the_rest(broken):
     with pytest.warns(RuntimeWarning, match="broken offers importer 'three' but 3 is no function"):
-        assert {"coflow", "rooms"} <= set(importers())
+        assert "rooms" in importers()
     with pytest.warns(RuntimeWarning, match="broken offers generator 'plain'"):
         assert "gpu-figure1" in all_generators()
     result = CliRunner().invoke(app, ["options"])
@@ -145,7 +145,6 @@ def test_a_generator_of_another_package(installed):
 def test_an_importer_of_another_package(installed, tmp_path):
     (tmp_path / "rooms.txt").write_text("5")
     assert importers()["rooms"](tmp_path / "rooms.txt").room == 5
-    assert {"coflow", "openb"} <= set(importers())
 
 
 def test_the_command_line_finds_them_too(installed, tmp_path, monkeypatch):

@@ -16,10 +16,10 @@ from flowlex.instances.dimacs import parse_dimacs
 from flowlex.instances.generators.gpu import paper_jobs
 from flowlex.instances.library import RECIPES, library, write_library
 
+#: The generators of this package, not those of systems.
+OWN = tuple(name for name, each in all_generators().items() if "systems" not in each.function.__module__)
 #: Parameters of generators whose defaults are large.
 SMALL = {
-    "cluster-day": {"machines": 50, "tasks": 200},
-    "cluster-queue": {"tasks": 50},
     "flow-scale": {"machines": 50, "tasks": 120},
     "gpu-scale": {"gpus": 50, "racks": 3, "jobs": 5, "tasks": 40, "shards": 2, "running": 0.5, "mixed_memory": True},
     "jit-cluster": {"jobs": 2, "machines": 10, "mix": "LeNet", "copies": 5},
@@ -30,7 +30,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(all_generators().keys() - {"openb-arrivals"}))
+@pytest.mark.parametrize("name", OWN)
 def test_same_seed_same_bytes_other_seed_other_instance(name, tmp_path):
     made, more = generate(name, seed=7, **SMALL.get(name, {})), SMALL.get(name, {})
     assert generate(name, seed=7, **more).model_dump_json() == made.model_dump_json()
@@ -97,23 +97,6 @@ def test_testbed_takes_named_jobs_and_an_aggregation():
     assert generate("gpu-testbed").between_racks_mb_per_s == 31.25
 
 
-def _layouts(name: str, copies: str) -> list[list[set[tuple[str, ...]]]]:
-    """For each job, and each file that its tasks read: the sets of nodes that hold a shard of it."""
-    made = generate(name, seed=2, jobs="J1,J9", copies=copies)
-    jobs = [[t.shards if name == "gpu-testbed" else t.reads for t in job.tasks] for job in made.jobs]
-    read = [[shards for shards in tasks if shards and shards[0].replicas] for tasks in jobs]
-    return [[{shard.replicas for shard in of} for of in zip(*tasks, strict=True)] for tasks in read]
-
-
-@pytest.mark.parametrize("name", ["gpu-testbed", "cluster-testbed"])
-def test_copies_are_of_files_so_all_tasks_of_a_job_find_a_file_on_the_same_nodes(name):
-    by_file, by_shard = (sorted(_layouts(name, copies), key=len) for copies in ("file", "shard"))
-    assert [[len(places) for places in job] for job in by_file] == [[1], [1, 1]]  # J9 reads one file, J1 reads A and B
-    a, b = by_file[1]
-    assert a != b and {len(nodes) for nodes in a | b} == {3}
-    assert all(len(places) > 1 for job in by_shard for places in job)
-
-
 def test_scale_has_the_published_size():
     instance = generate("gpu-scale", seed=1)
     view = instance.arrays
@@ -126,29 +109,6 @@ def test_scale_takes_sizes_that_do_not_divide():
     instance = generate("gpu-scale", gpus=7, gpus_per_node=3, racks=2, jobs=2, tasks=2, replicas=2, shards=0)
     assert [len(node.gpus) for node in instance.nodes] == [3, 3, 1]
     assert instance.arrays.shard_task.size == 0
-
-
-def test_a_day_may_begin_with_jobs_under_way():
-    plain, begun = (generate("cluster-day", seed=4, machines=200, tasks=900, begun=b) for b in (False, True))
-    added = begun.jobs[len(plain.jobs) :]
-    assert begun.jobs[: len(plain.jobs)] == plain.jobs and {job.arrival_s for job in added} == {0.0}
-    tasks = [task for job in added for task in job.tasks]
-    assert abs(len(tasks) - 0.8 * 600) <= 18  # the slots that are held on average, and the rest of the last job
-    mean = [sum(t.compute_s for t in some) / len(some) for some in (tasks, list(plain.tasks))]
-    assert mean[0] > 2 * mean[1]  # long tasks are met more often: the mean rest is half of exp(2.25) times the mean
-
-
-def test_random_clusters_are_irregular():
-    made = [generate("gpu-random", seed=seed) for seed in range(12)]
-    nodes = [node for instance in made for node in instance.nodes]
-    assert any(not node.gpus for node in nodes)
-    assert any(len({gpu.memory_gb for gpu in node.gpus}) > 1 for node in nodes)
-    tasks = [task for instance in made for task in instance.tasks]
-    assert {len(task.shards) for task in tasks} == {0, 1, 2, 3}
-    assert any(task.running for task in tasks)
-    assert not all(task.running for task in tasks)
-    largest = [instance.arrays.gpu_memory.min() < instance.arrays.task_memory.max() for instance in made]
-    assert any(largest)  # some task does not fit some GPU
 
 
 def test_random_networks_have_every_feature():
@@ -177,7 +137,7 @@ def test_assignment_choices_are_different_machines(machines, choices):
 @pytest.mark.parametrize(
     ("name", "parameters", "reason"),
     [
-        ("gpu-none", {}, "no generator is named 'gpu-none'; one of: cluster-"),
+        ("gpu-none", {}, "no generator is named 'gpu-none'; one of: "),
         ("gpu-tesbed", {}, "pods-scale; did you mean 'gpu-testbed'?"),
         ("gpu-testbed", {"seed": -1}, "the seed must not be negative"),
         ("gpu-testbed", {"actve": 3}, "gpu-testbed: no parameter 'actve'; it has: active, jobs"),
@@ -210,7 +170,7 @@ def test_wrong_parameters_are_refused(name, parameters, reason):
     assert reason in str(caught.value)
 
 
-@pytest.mark.parametrize("name", all_generators())
+@pytest.mark.parametrize("name", OWN)
 def test_sizes_below_one_are_refused(name):
     """What a generator makes by default, it takes in no negative number; nothing to place on is refused too."""
     for key, parameter in all_generators()[name].parameters.items():

@@ -15,10 +15,10 @@ from flowlex.cli.console_output import complain, console, facts_table, note, ref
 from flowlex.cli.options import ForceOption, SettingsOption, parse_settings, typed
 
 if TYPE_CHECKING:
-    from flowlex.instances.event_log import EventLog
     from flowlex.instances.instance_base import Instance, Part
     from flowlex.instances.pods import PodInstance
     from flowlex.models.flow.goals import Goal
+    from flowlex.systems.scheduler.event_log import EventLog
     from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 
 
@@ -66,11 +66,11 @@ def replay(
     force: ForceOption = False,
 ) -> None:
     """Replay what happened to a cluster, or to a network of transfers, and show how long every decision took."""
-    from flowlex.instances import event_log as ev
-    from flowlex.instances.event_log import Network
     from flowlex.instances.files import read_instance
     from flowlex.instances.pods import PodInstance
     from flowlex.models.flow.goals import preset
+    from flowlex.systems.scheduler import event_log as ev
+    from flowlex.systems.scheduler.event_log import Network
 
     refuse_existing(force, None if save == restore else save, write_log)
     instance = read_instance(log) if log.is_file() and _is_document(log) else None
@@ -201,12 +201,12 @@ def _events(
     log: Path, instance: Instance | None, *, steps: int, events: int, seed: int, until: float | None
 ) -> EventLog | list[Any]:
     """Return the events of a log or a trace, or random ones for an instance."""
-    from flowlex.instances.event_log import EventLog, events_of
     from flowlex.instances.flow import FlowInstance
-    from flowlex.instances.generators.flow import event_stream
-    from flowlex.instances.importers.google import google_trace_events
     from flowlex.instances.instance_base import InstanceError
     from flowlex.instances.jit import JitInstance
+    from flowlex.systems.scheduler.event_log import EventLog, events_of
+    from flowlex.systems.scheduler.random_events import event_stream
+    from flowlex.systems.traces.google import google_trace_events
 
     if log.is_dir():
         return list(google_trace_events(log, until_s=until))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flowlex.formulations.program_arrays import Integers
-from flowlex.formulations.sessions.residual_network import ENDLESS
+from flowlex.systems.scheduler.warm_network.residual_network import ENDLESS
 from flowlex.models.flow.goal_interface import Spot
 from flowlex.models.flow.machine_tree import Blocks, Path, outside
 from flowlex.systems.scheduler.live.live_assignment import Roster

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flowlex.formulations.sessions.live_network import CheapestPaths
+from flowlex.systems.scheduler.warm_network.network_session import CheapestPaths
 from flowlex.instances.input_errors import counted
 from flowlex.models.flow.preemption import HOUR_S
 from flowlex.models.flow.waiting_reasons import CAPACITY_USED, SHARE_USED, TOO_LARGE, WORTH_MORE

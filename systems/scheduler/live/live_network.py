@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from flowlex.formulations.sessions.residual_network import ENDLESS
+from flowlex.systems.scheduler.warm_network.residual_network import ENDLESS
 from flowlex.models.flow.goal_interface import ClusterView, Spot
 from flowlex.systems.scheduler.live.exclusion_groups import BlockTree, ExclusionGroup
 from flowlex.systems.scheduler.live.live_assignment import Arcs, Assignment, Owner, Target, TaskNode

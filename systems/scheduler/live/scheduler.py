@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from flowlex.formulations.gc_pause import collector_paused
-from flowlex.instances import event_log as ev
+from flowlex.systems.scheduler import event_log as ev
 from flowlex.instances.flow import MOST_SLOTS, FlowInstance, FlowJob, Machine, Queue, check_queues
 from flowlex.instances.input_errors import counted, first_fault
 from flowlex.instances.instance_base import Part
@@ -489,7 +489,7 @@ class FlowScheduler:
         Parameters
         ----------
         event
-            A record of `flowlex.instances.event_log`.
+            A record of `flowlex.systems.scheduler.event_log`.
 
         Raises
         ------

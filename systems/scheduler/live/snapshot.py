@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from flowlex.formulations.gc_pause import collector_paused
-from flowlex.formulations.sessions.live_network import NoFlowError
+from flowlex.systems.scheduler.warm_network.network_session import NoFlowError
 from flowlex.instances.file_storage import write_atomically
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.instance_base import InstanceError

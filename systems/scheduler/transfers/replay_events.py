@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flowlex.formulations.solver_outcome import Status
-from flowlex.instances import event_log as ev
 from flowlex.instances.instance_base import Part
 from flowlex.models.model_base import ModelError
 from flowlex.models.step_latency import Replayed
+from flowlex.systems.scheduler import event_log as ev
 from flowlex.systems.scheduler.transfers.scheduler import JitEventError, JitScheduler, JitStep
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, Place
+from flowlex.systems.simulation.cluster_workload import ClusterJob, ClusterNode, ClusterTask, Place
 
 
 @dataclass(slots=True, eq=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 
-from flowlex.instances import event_log as ev
-from flowlex.instances.cluster import ClusterNode, ClusterTask, ClusterWorkload, Place
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.instance_base import Instance, Part
+from flowlex.systems.scheduler import event_log as ev
+from flowlex.systems.simulation.cluster_workload import ClusterNode, ClusterTask, ClusterWorkload, Place
 from flowlex.systems.simulation.event_log import RunLog
 
 

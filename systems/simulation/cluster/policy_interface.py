@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flowlex.instances.cluster import ClusterWorkload, Read
 from flowlex.systems.simulation.cluster.live_objects import LiveJob, LiveNode, LivePlace, LiveTask
+from flowlex.systems.simulation.cluster_workload import ClusterWorkload, Read
 
 __all__ = [
     "Action",

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, cast
 
 from flowlex.formulations.deferred_compilation import small_work
-from flowlex.instances.cluster import ClusterWorkload
 from flowlex.instances.instance_base import Instance, InstanceError, Part
-from flowlex.instances.simulation_scenario import Decision, PolicyChoice
 from flowlex.systems.simulation.cluster.log_to_events import replay_events
 from flowlex.systems.simulation.cluster.policy_interface import Policy
 from flowlex.systems.simulation.cluster.run_metrics import figures
 from flowlex.systems.simulation.cluster.simulator import ClusterParameters, ClusterRun
+from flowlex.systems.simulation.cluster_workload import ClusterWorkload
 from flowlex.systems.simulation.event_log import RunLog
 from flowlex.systems.simulation.policy_registry import Run, checked, make_policy
+from flowlex.systems.simulation.scenario import Decision, PolicyChoice
 
 
 class ClusterSimulator:

@@ -10,7 +10,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from flowlex.instances.cluster import ClusterWorkload
 from flowlex.systems.simulation.cluster.decision_rounds import Rounds
 from flowlex.systems.simulation.cluster.input_transfers import InputData
 from flowlex.systems.simulation.cluster.policy_interface import (
@@ -23,6 +22,7 @@ from flowlex.systems.simulation.cluster.policy_interface import (
     State,
     Stop,
 )
+from flowlex.systems.simulation.cluster_workload import ClusterWorkload
 from flowlex.systems.simulation.decision_time import Each
 from flowlex.systems.simulation.event_log import RunLog
 from flowlex.systems.simulation.event_queue import Kernel, Planned, SimulationError

@@ -20,7 +20,7 @@ from flowlex.cli.solve import with_progress
 from flowlex.instances.file_storage import is_url, write_atomically
 from flowlex.instances.files import read_instance
 from flowlex.instances.instance_base import InstanceError
-from flowlex.instances.simulation_scenario import Scenario
+from flowlex.systems.simulation.scenario import Scenario
 
 LOG_SUFFIX = ".run.jsonl.gz"
 

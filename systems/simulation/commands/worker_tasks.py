@@ -19,11 +19,11 @@ def simulate_task(task: dict[str, Any], channel: Channel, reply: dict[str, Any])
 
     The last is the path of the log.
     """
-    from flowlex.instances.event_log import write_event_log
     from flowlex.instances.file_storage import location
     from flowlex.instances.files import read_instance
-    from flowlex.instances.simulation_scenario import Scenario
+    from flowlex.systems.scheduler.event_log import write_event_log
     from flowlex.systems.simulation.policy_registry import simulator
+    from flowlex.systems.simulation.scenario import Scenario
     from flowlex.systems.simulation.scenario_runs import run_scenario, with_settings
 
     record = reply["record"]

@@ -10,12 +10,12 @@ import numpy as np
 
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import PodInstance
-from flowlex.instances.simulation_scenario import Decision
 from flowlex.models.flow.goals import preset
 from flowlex.models.pods.online_arrivals import submit_all
 from flowlex.systems.simulation.cluster.policies.live import Flow
 from flowlex.systems.simulation.cluster.run_metrics import figures
 from flowlex.systems.simulation.experiments.cluster_runs import first_waits, made, simulated, workload
+from flowlex.systems.simulation.scenario import Decision
 
 _WHO = ("live", "priority", "FIFO")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from flowlex.instances.cluster import ClusterWorkload
 from flowlex.instances.generators import generate
-from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.systems.simulation.cluster import Policy, simulate_cluster
 from flowlex.systems.simulation.cluster.run_metrics import figures, job_spans
+from flowlex.systems.simulation.cluster_workload import ClusterWorkload
 from flowlex.systems.simulation.event_log import RunLog
 from flowlex.systems.simulation.experiments.statements_and_verdicts import PROVEN
 from flowlex.systems.simulation.policy_registry import make_policy
+from flowlex.systems.simulation.scenario import PolicyChoice
 
 _CLAIMING = ("FSP", "FS", "FSU", "FlowScheduler", "Quincy", "PodPlacement", "allocation")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from flowlex.instances.importers.coflow import parse_coflow_trace, read_coflow_trace
 from flowlex.instances.jit import JitInstance
 from flowlex.systems.simulation.experiments.statements_and_verdicts import PROVEN
 from flowlex.systems.simulation.network.just_in_time import JustInTime
@@ -22,6 +21,7 @@ from flowlex.systems.simulation.network.run_record import figures, to_log
 from flowlex.systems.simulation.network.simulator import simulate_traffic
 from flowlex.systems.simulation.network.traffic_arrays import Traffic
 from flowlex.systems.simulation.policy_registry import Run
+from flowlex.systems.traces.coflow import parse_coflow_trace, read_coflow_trace
 
 POLICIES: dict[str, Callable[[], NetworkPolicy]] = {
     "fair": Fair,

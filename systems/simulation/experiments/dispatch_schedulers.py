@@ -18,11 +18,11 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators import generate
-from flowlex.instances.generators.flow import event_stream
 from flowlex.instances.instance_base import Part
+from flowlex.systems.scheduler import event_log as ev
+from flowlex.systems.scheduler.random_events import event_stream
 
 Rule = Literal["queue", "random"]
 _STEPS = 5

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from flowlex.instances.event_log import Step
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators import generate
-from flowlex.instances.generators.flow import event_stream
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, Placement, preset
 from flowlex.models.flow.model import FlowScheduling
+from flowlex.systems.scheduler.event_log import Step
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
+from flowlex.systems.scheduler.random_events import event_stream
 from flowlex.systems.simulation.cluster.policies.live import Flow
 from flowlex.systems.simulation.cluster.run_metrics import figures
 from flowlex.systems.simulation.experiments.cluster_runs import first_waits, made, run, simulated, workload

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.importers.telemetry import from_telemetry
 from flowlex.instances.load import Block, LoadNode, LoadPartitionInstance, RunRecord
 from flowlex.models.load.model import LoadPartition
 from flowlex.systems.simulation.event_queue import Kernel
 from flowlex.systems.simulation.random_streams import Streams
+from flowlex.systems.telemetry.instance_from_service import from_telemetry
 
 Floats = NDArray[np.float64]
 _WORKERS, _ITEMS, _ITEM_S = 4, 400, 0.5

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from flowlex.formulations.deferred_compilation import small_work
-from flowlex.instances.event_log import events_of
 from flowlex.instances.instance_base import Instance, InstanceError, Part
 from flowlex.instances.jit import JitInstance
+from flowlex.systems.scheduler.event_log import events_of
 from flowlex.systems.simulation.event_log import RunLog
 from flowlex.systems.simulation.network import just_in_time, latest_arrival_first, policies
 from flowlex.systems.simulation.network.plots import PLOTS

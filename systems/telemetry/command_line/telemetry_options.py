@@ -125,8 +125,8 @@ def authority() -> Path | None:
 def snapshot(context: typer.Context, url: str, output: Path | None, *, max_age_s: float) -> Path:
     """Read the service and write ``live.json`` (into ``output``, else a temporary folder)."""
     from flowlex.instances.files import write_instance
-    from flowlex.instances.importers.telemetry import from_telemetry
     from flowlex.instances.instance_base import InstanceError
+    from flowlex.systems.telemetry.instance_from_service import from_telemetry
 
     try:
         instance = from_telemetry(

@@ -8,7 +8,7 @@ import pytest
 from flowlex.formulations import EngineError, LinearProgram, solve
 from flowlex.formulations.sessions import live_network as network_session
 from flowlex.formulations.sessions.growing_program import GrowingProgram
-from flowlex.formulations.sessions.live_network import NetworkSession, Violations
+from flowlex.systems.scheduler.warm_network.network_session import NetworkSession, Violations
 from flowlex.validation.certificates import certify_network
 
 NONE = Violations(0, 0, 0)

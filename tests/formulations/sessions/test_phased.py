@@ -9,7 +9,7 @@ import pytest
 from flowlex.formulations import EngineError
 from flowlex.formulations.lexicographic.lexicographic_network import solve_lexicographic
 from flowlex.formulations.program_arrays import exact_dot
-from flowlex.formulations.sessions.staged_network import PhasedSession
+from flowlex.systems.scheduler.warm_network.staged_network import PhasedSession
 from tests.formulations.sessions.test_network import Life
 
 DIVISORS = (10**60, 10**30, 1)

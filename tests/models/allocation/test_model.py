@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,11 @@ from hypothesis import strategies as st
 
 from flowlex import Allocation, solve
 from flowlex.formulations import Status
-from flowlex.instances import AllocationInstance, InstanceError, generate, read_gavel
+from flowlex.instances import AllocationInstance, generate
 from flowlex.models import ModelError, compare
 from flowlex.models.allocation.baselines import baseline
 from flowlex.validation.certificates import verify
 from tests.models.allocation.cases import extreme_instance, random_instance
-
-GAVEL = Path("../shared/data/gavel/simulation_throughputs.json.gz")
 
 
 def one_type(gpus: int, jobs: list[dict[str, Any]], speed: float = 1.0, **more: Any) -> AllocationInstance:
@@ -186,36 +183,6 @@ def test_generated_workloads_are_bit_stable_and_mixed() -> None:
     minutes = one.arrays.steps / one.arrays.speed.max(axis=1) / 60
     assert minutes.min() >= 10**1.5 and minutes.max() <= 10**4 + 1e-6
     assert one.arrays.running.max() > 3600
-
-
-@pytest.mark.skipif(not GAVEL.exists(), reason="the Gavel throughput file is not here")
-def test_the_published_throughputs_are_read_and_solved() -> None:
-    instance = read_gavel(GAVEL, jobs=24, sharing=True, seed=2)
-    assert [t.name for t in instance.gpu_types] == ["k80", "p100", "v100"]
-    shared, alone = (solve(instance, "highs", sharing=flag) for flag in (True, False))
-    assert shared.objective is not None and alone.objective is not None
-    assert shared.objective >= alone.objective > 0
-    document = shared.to_dict()
-    assert verify(document, instance).ok
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("[]", "must be an object: GPU type"),
-        ("{", "not JSON"),
-        ("{}", "no GPU type"),
-        ('{"v100": {"x": {"null": 1}}}', "a job type reads"),
-        ('{"v100": {"(\'m\', 1)": {}}}', "no throughput alone"),
-        ('{"v100": {"(\'m\', 1)": {"null": -1}}}', "a number of at least 0, found -1"),
-    ],
-)
-def test_throughput_files_that_are_none_say_why(tmp_path: Path, text: str, says: str) -> None:
-    path = tmp_path / "throughputs.json"
-    path.write_text(text)
-    with pytest.raises(InstanceError, match=says) as error:
-        read_gavel(path)
-    assert str(path) in str(error.value)
 
 
 def test_the_picture_and_the_file() -> None:

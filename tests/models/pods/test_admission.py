@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.generators import generate
-from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import POLICIES, place
 from flowlex.models.pods.methods.admission import SearchLimits
@@ -113,6 +112,8 @@ def test_moving_for_nothing_needs_no_budget() -> None:
 def test_the_real_trace_is_admitted_to_half_a_percent(nodes: str) -> None:
     if not TRACE.exists():
         pytest.skip("the public trace is not there")
+    from flowlex.systems.traces import read_openb
+
     lists = (TRACE / f"openb_node_list_{nodes}_node.csv.gz", TRACE / "openb_pod_list_default.csv.gz")
     found = admit(read_openb(*lists))
     assert found.admitted[:2] == found.most[:2]

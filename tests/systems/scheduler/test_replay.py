@@ -7,10 +7,10 @@ import typer
 from typer.testing import CliRunner
 
 from flowlex.instances import write_instance
-from flowlex.instances.event_log import EventLog
 from flowlex.instances.generators import generate
 from flowlex.models.flow.goals import PRESETS
 from flowlex.systems.scheduler.commands.replay_events import replay
+from flowlex.systems.scheduler.event_log import EventLog
 from flowlex.systems.scheduler.live.snapshot import load_scheduler
 
 

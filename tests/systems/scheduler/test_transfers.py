@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from flowlex.formulations.solver_outcome import Status
 from flowlex.instances import generate
-from flowlex.instances.event_log import Arrive, EventLog, Sent, Step, Withdraw, events_of, write_event_log
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.model_base import ModelError
+from flowlex.systems.scheduler.event_log import Arrive, EventLog, Sent, Step, Withdraw, events_of, write_event_log
 from flowlex.systems.scheduler.transfers.replay_events import replay_jit_events
 from flowlex.systems.scheduler.transfers.scheduler import JitEventError, JitScheduler, JitStep
 

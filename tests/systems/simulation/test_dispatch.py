@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from flowlex import generate
-from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
-from flowlex.instances.generators.flow import event_stream
+from flowlex.systems.scheduler import event_log as ev
+from flowlex.systems.scheduler.random_events import event_stream
 from flowlex.systems.simulation.experiments.dispatch_schedulers import Dispatcher, cost_of, feed
 
 

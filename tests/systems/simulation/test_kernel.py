@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowlex.instances import InstanceError, Scenario, read_instance, write_instance
-from flowlex.instances.simulation_scenario import Decision
+from flowlex.instances import InstanceError, read_instance, write_instance
 from flowlex.systems.simulation.confidence_intervals import Estimate
 from flowlex.systems.simulation.decision_time import ask
 from flowlex.systems.simulation.event_log import RunLog
 from flowlex.systems.simulation.event_queue import Kernel, SimulationError
 from flowlex.systems.simulation.random_streams import Streams
+from flowlex.systems.simulation.scenario import Decision, Scenario
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 1)), max_size=30))

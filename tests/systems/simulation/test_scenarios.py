@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flowlex import generate
-from flowlex.instances import InstanceError, Scenario, write_instance
+from flowlex.instances import InstanceError, write_instance
+from flowlex.systems.simulation.scenario import Scenario
 from flowlex.systems.simulation.scenario_runs import choice_of, run_scenario, workload_of
 
 SCENARIO = {

@@ -138,8 +138,8 @@ def test_tls_end_to_end(processes: Any, port: int, tmp_path: Path) -> None:
         assert client.whoami().role == "reader"
     with TelemetryClient(url, reader) as stranger, pytest.raises(Unreachable, match=r"certificate.*; --ca-file"):
         stranger.whoami()
-    from flowlex.instances.importers.telemetry import from_telemetry
     from flowlex.instances.instance_base import InstanceError
+    from flowlex.systems.telemetry.instance_from_service import from_telemetry
 
     with pytest.raises(InstanceError, match="no node has fresh values"):
         from_telemetry(url, token=reader, ca_file=tmp_path / "cert.pem")

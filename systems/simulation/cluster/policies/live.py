@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 
-from flowlex.instances.cluster import ClusterTask
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine, Queue
 from flowlex.models.flow.goals import FairShares, Goal, Preset, preset
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
@@ -19,6 +18,7 @@ from flowlex.systems.simulation.cluster.policy_interface import (
     State,
     reads_of,
 )
+from flowlex.systems.simulation.cluster_workload import ClusterTask
 from flowlex.systems.simulation.decision_time import Each, EveryNth
 from flowlex.systems.simulation.event_queue import SimulationError
 from flowlex.systems.simulation.policy_registry import policy

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from flowlex.instances.event_log import Event
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models.flow.goals import preset
+from flowlex.systems.scheduler.event_log import Event
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 from flowlex.systems.scheduler.live.task_records import EventError
 

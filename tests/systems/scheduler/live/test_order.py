@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowlex.formulations.sessions.live_network import PATH_COST_LIMIT
-from flowlex.formulations.sessions.staged_network import PhasedSession
+from flowlex.systems.scheduler.warm_network.network_session import PATH_COST_LIMIT
+from flowlex.systems.scheduler.warm_network.staged_network import PhasedSession
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority, RandomCosts

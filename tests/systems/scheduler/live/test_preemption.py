@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from flowlex import FlowScheduler
-from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority
+from flowlex.systems.scheduler import event_log as ev
 from flowlex.systems.scheduler.live.snapshot import load_scheduler, save_scheduler
 from tests.seeds import seeds
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from flowlex.instances import event_log as ev
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.instances.generators import generate
-from flowlex.instances.generators.flow import event_stream
 from flowlex.instances.instance_base import InstanceError
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority, RandomCosts
 from flowlex.models.flow.model import FlowScheduling
+from flowlex.systems.scheduler import event_log as ev
 from flowlex.systems.scheduler.live.replay_events import replay_events
 from flowlex.systems.scheduler.live.scheduler import EventError, FlowScheduler
 from flowlex.systems.scheduler.live.session_choice import prove
 from flowlex.systems.scheduler.live.snapshot import load_scheduler, save_scheduler
+from flowlex.systems.scheduler.random_events import event_stream
 from flowlex.validation.certificates import CertificateError
 from tests.seeds import seeds
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
 from flowlex.models.flow.goals import PRESETS, Continuity, FairShares, LoadSpread, Placement, Priority
 from flowlex.models.model_base import ModelError
+from flowlex.systems.scheduler import event_log as ev
 from flowlex.systems.scheduler.live import decision
 from flowlex.systems.scheduler.live.replay_events import replay_events
 from flowlex.systems.scheduler.live.scheduler import EventError, FlowScheduler

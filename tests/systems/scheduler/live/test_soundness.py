@@ -128,7 +128,7 @@ def test_guarantees_beyond_the_slots_are_scaled_down_live_and_static(kind: str) 
 
 
 def test_a_log_is_counted_by_its_lines_and_time_that_runs_backwards_is_told() -> None:
-    from flowlex.instances import event_log as ev
+    from flowlex.systems.scheduler import event_log as ev
     from flowlex.systems.scheduler.live.replay_events import replay_events
 
     log = [

@@ -9,21 +9,28 @@ import numpy as np
 import pytest
 
 from flowlex import generate
-from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place
-from flowlex.instances.event_log import Step
 from flowlex.instances.instance_base import InstanceError
-from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.models.allocation.model import Allocation
 from flowlex.models.flow.goals import preset
 from flowlex.models.pods.model import PodPlacement
+from flowlex.systems.scheduler.event_log import Step
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 from flowlex.systems.simulation.cluster import SIMULATOR, simulate_cluster
 from flowlex.systems.simulation.cluster.policies.allocation import allocation_round
 from flowlex.systems.simulation.cluster.policy_interface import LiveJob, LiveTask, State
 from flowlex.systems.simulation.cluster.run_metrics import figures, stays
+from flowlex.systems.simulation.cluster_workload import (
+    ClusterJob,
+    ClusterNode,
+    ClusterTask,
+    ClusterWorkload,
+    Outage,
+    Place,
+)
 from flowlex.systems.simulation.event_log import RunLog
 from flowlex.systems.simulation.event_queue import SimulationError
 from flowlex.systems.simulation.policy_registry import make_policy
+from flowlex.systems.simulation.scenario import PolicyChoice
 
 
 def made(name: str, **parameters: object):

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from flowlex import generate
-from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.systems.simulation.cluster import simulate_cluster
 from flowlex.systems.simulation.cluster.policies import queues
 from flowlex.systems.simulation.policy_registry import make_policy
+from flowlex.systems.simulation.scenario import PolicyChoice
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from flowlex.instances import generate
-from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place
-from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.systems.simulation.cluster import SIMULATOR, simulate_cluster
+from flowlex.systems.simulation.cluster_workload import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place
 from flowlex.systems.simulation.policy_registry import make_policy
+from flowlex.systems.simulation.scenario import PolicyChoice
 
 
 def job(name, user, count, *, at=0.0, seconds=100.0, priority=0):

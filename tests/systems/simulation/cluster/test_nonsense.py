@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from flowlex.instances import InstanceError
-from flowlex.instances.cluster import ClusterWorkload
-from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.systems.simulation.cluster import Policy, Start, State, Stop, simulate_cluster
+from flowlex.systems.simulation.cluster_workload import ClusterWorkload
 from flowlex.systems.simulation.event_queue import SimulationError
 from flowlex.systems.simulation.policy_registry import make_policy
+from flowlex.systems.simulation.scenario import PolicyChoice
 
 
 class Nonsense(Policy):
@@ -58,7 +58,7 @@ def test_nonsense_is_refused_with_time_and_round(answer, says):
 
 
 def work() -> ClusterWorkload:
-    from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, Place
+    from flowlex.systems.simulation.cluster_workload import ClusterJob, ClusterNode, ClusterTask, Place
 
     places = tuple(Place(name=f"p{k}", capacity={"gpu": 1}) for k in range(2))
     tasks = tuple(ClusterTask(name=f"t{k}", demand={"gpu": 1}, compute_s=2.5) for k in range(12))

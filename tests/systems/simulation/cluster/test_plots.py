@@ -10,10 +10,10 @@ import pytest
 from flowlex import generate
 from flowlex.formulations.plot_style import axes_for
 from flowlex.instances import InstanceError
-from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.systems.simulation.cluster import SIMULATOR, simulate_cluster
 from flowlex.systems.simulation.cluster.run_metrics import figures, stays
 from flowlex.systems.simulation.policy_registry import Run, make_policy
+from flowlex.systems.simulation.scenario import PolicyChoice
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex import generate
-from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place, Read
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.gpu_policy import GpuPolicy as Fairness
-from flowlex.instances.simulation_scenario import Decision, PolicyChoice
 from flowlex.models.flow.goals import preset
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.systems.scheduler.live.replay_events import replay_events
@@ -22,11 +20,21 @@ from flowlex.systems.simulation.cluster import SIMULATOR, simulate_cluster
 from flowlex.systems.simulation.cluster.policies.gpu_assignment import round_instance
 from flowlex.systems.simulation.cluster.run_metrics import figures, job_spans, megabytes, stays
 from flowlex.systems.simulation.cluster.task_data_transfers import Transfer, Transfers
+from flowlex.systems.simulation.cluster_workload import (
+    ClusterJob,
+    ClusterNode,
+    ClusterTask,
+    ClusterWorkload,
+    Outage,
+    Place,
+    Read,
+)
 from flowlex.systems.simulation.confidence_intervals import Estimate
 from flowlex.systems.simulation.event_log import RunLog
 from flowlex.systems.simulation.event_queue import SimulationError
 from flowlex.systems.simulation.max_min import max_min_rates
 from flowlex.systems.simulation.policy_registry import make_policy, policies
+from flowlex.systems.simulation.scenario import Decision, PolicyChoice
 
 
 def made(name: str, **parameters: object):

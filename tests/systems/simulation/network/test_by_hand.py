@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from flowlex.instances.jit import BackgroundCopy, Computation, JitInstance, Job, Machine, Transfer
-from flowlex.instances.simulation_scenario import Decision
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.systems.simulation.network.just_in_time import JustInTime
 from flowlex.systems.simulation.network.latest_arrival_first import LatestFirst
@@ -13,6 +12,7 @@ from flowlex.systems.simulation.network.run_record import figures, to_log
 from flowlex.systems.simulation.network.simulator import simulate_traffic
 from flowlex.systems.simulation.network.traffic_arrays import Traffic
 from flowlex.systems.simulation.policy_registry import Run
+from flowlex.systems.simulation.scenario import Decision
 from flowlex.validation.certificates import CertificateError
 
 pytestmark = pytest.mark.loops

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from flowlex.instances.simulation_scenario import PolicyChoice
 from flowlex.systems.simulation.experiments.coflow_hour import drawn_coflows
 from flowlex.systems.simulation.network import SIMULATOR, NetworkState, Rates, simulate_traffic
 from flowlex.systems.simulation.network.policies import Fair
 from flowlex.systems.simulation.network.run_record import figures
 from flowlex.systems.simulation.network.traffic_arrays import Traffic
 from flowlex.systems.simulation.policy_registry import Run, make_policy
+from flowlex.systems.simulation.scenario import PolicyChoice
 
 pytestmark = pytest.mark.loops
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flowlex.instances.importers.coflow import read_coflow_trace
 from flowlex.systems.simulation.experiments.coflow_hour import POLICIES
 from flowlex.systems.simulation.network.simulator import simulate_traffic
 from flowlex.systems.simulation.network.traffic_arrays import Traffic
+from flowlex.systems.traces.coflow import read_coflow_trace
 
 TRACE = Path("../shared/data/coflow/FB2010-1Hr-150-0.txt.gz")
 

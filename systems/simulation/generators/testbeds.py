@@ -12,9 +12,16 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Place, Read
 from flowlex.instances.generators.gpu import TESTBED_RACKS, Copies, PaperJob, copy_holders, paper_jobs
 from flowlex.instances.generators.registry import Count, Rate, Size, chosen, generator, require
+from flowlex.systems.simulation.cluster_workload import (
+    ClusterJob,
+    ClusterNode,
+    ClusterTask,
+    ClusterWorkload,
+    Place,
+    Read,
+)
 
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 #: How much longer a kind of job computes per GB than a matrix product (the paper: prime tests use the GPU most).

@@ -35,10 +35,10 @@ from collections.abc import Callable, Iterable, Iterator
 from math import nan
 from pathlib import Path
 
-from flowlex.instances import event_log as ev
 from flowlex.instances.file_storage import opened
 from flowlex.instances.flow import Constraint, FlowJob, FlowTask, Machine
 from flowlex.instances.instance_base import InstanceError, Part
+from flowlex.systems.scheduler import event_log as ev
 
 #: Importance 12 (monitoring) becomes priority 0.
 _TOP = 12

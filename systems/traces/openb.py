@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from flowlex.instances.importers.csv_tables import csv_rows
 from flowlex.instances.input_errors import InstanceError, counted, first_fault
 from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.systems.traces.csv_tables import csv_rows
 
 _Part = TypeVar("_Part", Pod, PodNode)
 

@@ -8,9 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from flowlex.instances.cluster import ClusterJob, ClusterNode, ClusterTask, ClusterWorkload, Outage, Place, Read
-from flowlex.instances.generators.cluster_testbeds import one_place
 from flowlex.instances.generators.registry import Rate, Share, Size, generator
+from flowlex.systems.simulation.cluster_workload import (
+    ClusterJob,
+    ClusterNode,
+    ClusterTask,
+    ClusterWorkload,
+    Outage,
+    Place,
+    Read,
+)
+from flowlex.systems.simulation.generators.testbeds import one_place
 
 
 @generator("cluster-queue")

@@ -1,12 +1,9 @@
-"""Importers that read public traces as instances and event logs."""
+"""Functions that read foreign data as instances, which systems and other packages add."""
 
 import inspect
 from collections.abc import Callable, Mapping
 
 from flowlex.instances.extensions import added, load_added, owner
-from flowlex.instances.importers.coflow import read_coflow_trace
-from flowlex.instances.importers.gavel import read_gavel
-from flowlex.instances.importers.openb import read_openb
 from flowlex.instances.instance_base import Instance, InstanceError
 from flowlex.instances.registered_systems import load, registered
 
@@ -14,16 +11,11 @@ __all__ = ["importers"]
 
 
 def importers() -> Mapping[str, Callable[..., Instance]]:
-    """Return the functions that read foreign data as an instance, by name, including those of other packages.
+    """Return the functions that read foreign data as an instance, by name: those of systems and of other packages.
 
     See `flowlex.instances.extensions` and `flowlex.instances.registered_systems`. ``flowlex import NAME`` runs them.
     """
-    ours: dict[str, Callable[..., Instance]] = {
-        "coflow": read_coflow_trace,
-        "gavel": read_gavel,
-        "openb": read_openb,
-    }
-    ours |= {name: load(place) for name, place in registered("IMPORTERS").items()}
+    ours = {name: load(place) for name, place in registered("IMPORTERS").items()}
     return {**load_added("flowlex.importers", _function), **ours}
 
 

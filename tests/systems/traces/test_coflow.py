@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from flowlex.instances.files import read_instance
-from flowlex.instances.importers.coflow import parse_coflow_trace, read_coflow_trace
 from flowlex.instances.instance_base import InstanceError
+from flowlex.systems.traces.coflow import parse_coflow_trace, read_coflow_trace
 
 TRACE = "4 2\n1 0 2 1 2 2 3:10.0 4:2.0\n2 1500 1 3 2 3:7.0 1:6\n"
 

@@ -1,49 +1,24 @@
-"""``flowlex import``: public traces as instance files and event logs."""
+"""Commands of ``flowlex import``: public traces and CSV tables as instance files and event logs."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import typing
-import warnings
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flowlex.cli.completion import kinds_starting
 from flowlex.cli.console_output import console, note, refuse_existing, rows_table, write_instance_output
+from flowlex.cli.import_instances import InstanceOutput, noted
 from flowlex.cli.options import ForceOption, SettingsOption, named_texts, parse_settings
 
 if TYPE_CHECKING:
     from flowlex.instances.instance_base import Instance
 
 
-_InstanceT = TypeVar("_InstanceT", bound="Instance")
-
-InstanceOutput = Annotated[
-    str, typer.Option("-o", "--output", metavar="FILE", help=".json or .json.gz; '-': standard output.")
-]
-#: Types of parameters that a command line can set.
-_PLAIN = (str, int, float, bool, Path, list[str])
-
-app: typer.Typer = typer.Typer(
-    name="import",
-    help="Turn public traces into instance files and event logs.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-)
-
-
-@app.callback()
-def _group() -> None:
-    """Turn public traces into instance files and event logs."""
-
-
-@app.command()
 def openb(
     nodes: Annotated[Path, typer.Argument(metavar="NODES", help="openb_node_list_*.csv, plain or gzip.")],
     pods: Annotated[Path, typer.Argument(metavar="PODS", help="openb_pod_list_*.csv, plain or gzip.")],
@@ -69,26 +44,15 @@ def openb(
     (LS and Guaranteed 3, Burstable 2, BE 1). Exit code 2 when a file is not what it should be; the message names
     file and line.
     """
-    from flowlex.instances.importers.openb import read_openb
-    from flowlex.instances.importers.pods_as_tasks import flow_of_pods
+    from flowlex.systems.traces.openb import read_openb
+    from flowlex.systems.traces.pods_as_tasks import flow_of_pods
 
     read = functools.partial(read_openb, nodes, pods, at_s=at, most_pods=most_pods, most_nodes=most_nodes)
     refuse_existing(force, output)
-    instance = _noted(read)
+    instance = noted(read)
     write_instance_output(flow_of_pods(instance) if flow else instance, output)
 
 
-def _noted(read: Callable[[], _InstanceT]) -> _InstanceT:
-    """Return the instance of an importer, and print its warnings."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        instance = read()
-    for warning in caught:
-        note(f"{warning.message}")
-    return instance
-
-
-@app.command()
 def coflow(
     trace: Annotated[
         Path, typer.Argument(metavar="FILE", help="A coflow trace (FB2010-1Hr-150-0.txt), plain or gzip.")
@@ -102,7 +66,7 @@ def coflow(
     ``--set`` takes rate_mbps, slack, slot_s, unit_mb and first. Exit code 2 when the file is not what it should be; the
     message names file and line.
     """
-    from flowlex.instances.importers.coflow import read_coflow_trace
+    from flowlex.systems.traces.coflow import read_coflow_trace
 
     refuse_existing(force, output)
     known = [name for name in inspect.signature(read_coflow_trace).parameters if name != "path"]
@@ -117,7 +81,6 @@ def coflow(
     write_instance_output(read_coflow_trace(trace, **values), output)
 
 
-@app.command()
 def csv(
     tables: Annotated[
         list[str] | None, typer.Argument(metavar="TABLE=FILE...", help="Tables of the kind, such as jobs=jobs.csv.")
@@ -140,7 +103,7 @@ def csv(
     and column.
     """
     from flowlex.instances.extensions import instance_class, kinds
-    from flowlex.instances.importers.csv_tables import read_csv_tables
+    from flowlex.systems.traces.csv_tables import read_csv_tables
 
     if kind not in kinds():
         raise typer.BadParameter(f"{kind!r} is none of {', '.join(kinds())}", param_hint="--kind")
@@ -166,7 +129,6 @@ def _print_columns(cls: type[Instance]) -> None:
     console().print(rows_table("Tables", ("table", "column", "needed"), rows))
 
 
-@app.command()
 def google(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Holds task_events/, machine_events/ and so on.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Event log (JSON lines).")],
@@ -193,10 +155,10 @@ def google(
     With ``--at``, machines with their CPU and memory and the tasks that are there become an instance to solve.
     Exit code 2 when a table is not what it should be; the message names file and line.
     """
-    from flowlex.instances.event_log import write_event_log
-    from flowlex.instances.importers.google import google_trace_events
-    from flowlex.instances.importers.google_snapshot import google_snapshot
     from flowlex.instances.instance_base import InstanceError
+    from flowlex.systems.scheduler.event_log import write_event_log
+    from flowlex.systems.traces.google import google_trace_events
+    from flowlex.systems.traces.google_snapshot import google_snapshot
 
     if not step > 0:
         raise InstanceError(f"--step is {step:g}; it must be a positive number of seconds")
@@ -219,43 +181,3 @@ def google(
     for what, count in counts.items():
         if count:
             note(f"{count} {what}")
-
-
-def _command(function: Callable[..., Instance]) -> Callable[..., None]:
-    """Make a command of an importer, with its typed parameters and the output options."""
-
-    def run(output: str, force: bool, **arguments: Any) -> None:
-        refuse_existing(force, output)
-        write_instance_output(_noted(functools.partial(function, **arguments)), output)
-
-    hints = typing.get_type_hints(function)
-    kept = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        choices = typing.get_args(hints[name]) or (hints[name],)
-        plain = Path if Path in choices else next((kind for kind in _PLAIN if kind in choices), None)
-        if plain is None and parameter.default is parameter.empty:
-            raise TypeError(f"parameter {name!r} of importer {function.__qualname__} is none that can be typed in")
-        if plain is not None:
-            annotation: Any = plain | None if type(None) in choices else plain
-            if name == "jobs":  # in other commands, jobs are processes
-                annotation = Annotated[annotation, typer.Option("--most-jobs")]
-            kept[name] = parameter.replace(annotation=annotation)
-    where = inspect.Parameter("output", inspect.Parameter.KEYWORD_ONLY, annotation=InstanceOutput)
-    force = inspect.Parameter("force", inspect.Parameter.KEYWORD_ONLY, annotation=ForceOption, default=False)
-    signature = inspect.Signature([*kept.values(), where, force])
-    run.__signature__ = signature  # type: ignore[attr-defined]
-    run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
-    run.__doc__ = (function.__doc__ or "").strip().partition("\n\n")[0]
-    return run
-
-
-def _add_importers() -> None:
-    from flowlex.instances.importers import importers
-
-    taken = {command.callback.__name__ for command in app.registered_commands if command.callback is not None}
-    for name, function in importers().items():
-        if name not in taken:
-            app.command(name)(_command(function))
-
-
-_add_importers()

@@ -1,7 +1,7 @@
 """A snapshot of the public Google cluster trace of 2011, as an instance with capacities.
 
 CPU and memory of machines and tasks are fractions of the largest machine, as in the trace. The trace's placement is
-dropped: all tasks wait. See `flowlex.instances.importers.google` for the tables.
+dropped: all tasks wait. See `flowlex.systems.traces.google` for the tables.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from flowlex.instances import event_log as ev
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine
-from flowlex.instances.importers.google import google_trace_events
 from flowlex.instances.instance_base import InstanceError
+from flowlex.systems.scheduler import event_log as ev
+from flowlex.systems.traces.google import google_trace_events
 
 
 def google_snapshot(

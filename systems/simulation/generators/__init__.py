@@ -1,0 +1,1 @@
+"""Generators of workloads of clusters over time."""
