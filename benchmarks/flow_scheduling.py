@@ -28,13 +28,13 @@ from benchmarks import Row, Tables
 from benchmarks.peers import measure, median_seconds, memory_mb
 from flowlex.formulations.engines import solve
 from flowlex.formulations.program_arrays import Integers, exact_dot
-from flowlex.systems.scheduler.warm_network.network_session import NetworkSession
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.generators.flow import flow_scale, heavy_tailed_job
 from flowlex.models.flow.goals import Continuity, DataLocality, Placement
 from flowlex.systems.scheduler.live import decision, scheduler
 from flowlex.systems.scheduler.live.garbage_collection import collect_on_request
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
+from flowlex.systems.scheduler.warm_network.network_session import NetworkSession
 
 GOALS = (Placement(), DataLocality(), Continuity(base=10, rate=10))
 _OPTIONS: dict[str, Any] = {"wait_cost": 20_000, "cost_limit": 100_000, "task_limit": 500_000}

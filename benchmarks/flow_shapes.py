@@ -23,10 +23,10 @@ import numpy as np
 
 from benchmarks import Row, Tables
 from benchmarks.flow_scheduling import GOALS, Life, ortools, use_processor_time
-from flowlex.systems.scheduler.warm_network.staged_network import PhasedSession
 from flowlex.instances.generators.flow import flow_scale
 from flowlex.models.flow.goals import Continuity, FairShares
 from flowlex.systems.scheduler.live.garbage_collection import collect_on_request
+from flowlex.systems.scheduler.warm_network.staged_network import PhasedSession
 
 #: Time limit of the steps of a shape, in seconds.
 _MOST_S = 25.0

@@ -1,1 +1,1 @@
-"""Programs and networks that stay alive between solves: each optimum starts from the last."""
+"""Programs that stay alive between solves: each optimum starts from the last."""

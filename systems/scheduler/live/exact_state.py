@@ -26,7 +26,7 @@ from flowlex.systems.scheduler.live.cluster_state import LiveState
 
 #: Modules whose classes a state holds, and what it holds of others.
 _OURS = (
-    *("flowlex.formulations.sessions.", "flowlex.formulations.solver_outcome", "flowlex.instances."),
+    *("flowlex.systems.scheduler.warm_network.", "flowlex.formulations.solver_outcome", "flowlex.instances."),
     *("flowlex.models.flow.", "flowlex.systems.scheduler.live.", "flowlex.validation.certificates."),
 )
 _OTHERS = {

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flowlex.formulations.program_arrays import Integers
-from flowlex.systems.scheduler.warm_network.residual_network import ENDLESS
 from flowlex.models.flow.goal_interface import Spot
 from flowlex.models.flow.machine_tree import Blocks, Path, outside
 from flowlex.systems.scheduler.live.live_assignment import Roster
 from flowlex.systems.scheduler.live.machine_groups import Group, Wiring
+from flowlex.systems.scheduler.warm_network.residual_network import ENDLESS
 
 
 class LiveBlocks(Blocks):

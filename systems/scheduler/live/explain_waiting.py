@@ -18,13 +18,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flowlex.systems.scheduler.warm_network.network_session import CheapestPaths
 from flowlex.instances.input_errors import counted
 from flowlex.models.flow.preemption import HOUR_S
 from flowlex.models.flow.waiting_reasons import CAPACITY_USED, SHARE_USED, TOO_LARGE, WORTH_MORE
 from flowlex.systems.scheduler.live.cluster_state import LiveState
 from flowlex.systems.scheduler.live.network_optimum import Optimum
 from flowlex.systems.scheduler.live.task_records import EventError
+from flowlex.systems.scheduler.warm_network.network_session import CheapestPaths
 
 _REMEDIES = {
     "gang": "add slots where it may run, end what holds them, or change the rule",

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from flowlex.systems.scheduler.warm_network.residual_network import ENDLESS
 from flowlex.models.flow.goal_interface import ClusterView, Spot
 from flowlex.systems.scheduler.live.exclusion_groups import BlockTree, ExclusionGroup
 from flowlex.systems.scheduler.live.live_assignment import Arcs, Assignment, Owner, Target, TaskNode
 from flowlex.systems.scheduler.live.machine_groups import Group, MachineGroup, MachineNode, SingleFile, Wiring
 from flowlex.systems.scheduler.live.session_choice import Session
+from flowlex.systems.scheduler.warm_network.residual_network import ENDLESS
 
 #: Capacity of a job's waiting arc when nothing bounds it.
 UNBOUND = ENDLESS

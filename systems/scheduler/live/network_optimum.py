@@ -10,11 +10,11 @@ from operator import attrgetter
 import numpy as np
 
 from flowlex.formulations.program_arrays import Integers
-from flowlex.systems.scheduler.warm_network.network_session import CheapestPaths, NetworkSession
 from flowlex.models.flow.goal_interface import Spot
 from flowlex.systems.scheduler.live.cluster_state import LiveState
 from flowlex.systems.scheduler.live.live_assignment import Target
 from flowlex.systems.scheduler.live.session_choice import Session
+from flowlex.systems.scheduler.warm_network.network_session import CheapestPaths, NetworkSession
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from flowlex.formulations.gc_pause import collector_paused
-from flowlex.systems.scheduler import event_log as ev
 from flowlex.instances.flow import MOST_SLOTS, FlowInstance, FlowJob, Machine, Queue, check_queues
 from flowlex.instances.input_errors import counted, first_fault
 from flowlex.instances.instance_base import Part
@@ -33,6 +32,7 @@ from flowlex.models.flow.solution import FlowSolution, Score, score_of
 from flowlex.models.flow.task_rules import GroupRule
 from flowlex.models.flow.waiting_reasons import plain_reason
 from flowlex.models.model_base import ModelError
+from flowlex.systems.scheduler import event_log as ev
 from flowlex.systems.scheduler.live import exact_state
 from flowlex.systems.scheduler.live.cluster_state import LiveState
 from flowlex.systems.scheduler.live.decision import decide

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from flowlex.systems.scheduler.warm_network.network_session import PATH_COST_LIMIT, NetworkSession, load_kernels
-from flowlex.systems.scheduler.warm_network.staged_network import PhasedSession
 from flowlex.models.flow.lexicographic_costs import TOP_CLASS, StrictOrder
 from flowlex.models.model_base import ModelError
+from flowlex.systems.scheduler.warm_network.network_session import PATH_COST_LIMIT, NetworkSession, load_kernels
+from flowlex.systems.scheduler.warm_network.staged_network import PhasedSession
 from flowlex.validation.certificates import Certificate, Check
 
 #: Bound on the change of (importance of waiting classes + shortfall) along a simple cycle.

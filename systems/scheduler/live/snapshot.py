@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from flowlex.formulations.gc_pause import collector_paused
-from flowlex.systems.scheduler.warm_network.network_session import NoFlowError
 from flowlex.instances.file_storage import write_atomically
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.instance_base import InstanceError
@@ -27,6 +26,7 @@ from flowlex.systems.scheduler.live import exact_state
 from flowlex.systems.scheduler.live.frozen_state import FrozenState
 from flowlex.systems.scheduler.live.goal_document import AbsentGoalError, described, revived
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
+from flowlex.systems.scheduler.warm_network.network_session import NoFlowError
 
 #: Format 6 had no exact state.
 _FORMAT, _OLDEST = 7, 6

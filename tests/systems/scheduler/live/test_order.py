@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowlex.systems.scheduler.warm_network.network_session import PATH_COST_LIMIT
-from flowlex.systems.scheduler.warm_network.staged_network import PhasedSession
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models import ModelError
 from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority, RandomCosts
 from flowlex.models.flow.lexicographic_costs import StrictOrder
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 from flowlex.systems.scheduler.live.session_choice import divisors, prove
+from flowlex.systems.scheduler.warm_network.network_session import PATH_COST_LIMIT
+from flowlex.systems.scheduler.warm_network.staged_network import PhasedSession
 from flowlex.validation.certificates import CertificateError
 from tests.seeds import seeds
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowlex.formulations import EngineError, LinearProgram, solve
+from flowlex.formulations import EngineError, solve
 from flowlex.formulations.sessions import live_network as network_session
-from flowlex.formulations.sessions.growing_program import GrowingProgram
 from flowlex.systems.scheduler.warm_network.network_session import NetworkSession, Violations
 from flowlex.validation.certificates import certify_network
 
@@ -158,18 +157,6 @@ def test_a_cycle_that_pays_for_ever_is_refused():
     session.add_arc(a, 0, 1, 0)
     with pytest.raises(EngineError, match="cycle of negative cost has no capacity; bound one of its arcs"):
         session.solve()
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_sessions_go_on_after_a_solve_with_other_threads(threads):
-    """HiGHS refuses to run with another number of threads than the last run of the process."""
-    growing = GrowingProgram()
-    growing.add_column(-1.0, 5.0)
-    lp = LinearProgram("other")
-    lp.maximize(lp.variables("x", 1, upper=3).sum())
-    for _ in range(3):
-        solve(lp, "highs", threads=threads)
-        assert growing.solve().objective == -5
 
 
 def test_negative_costs_and_cold_start():
