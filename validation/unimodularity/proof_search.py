@@ -85,7 +85,7 @@ class Search:
             blocks = split_blocks(part.matrix)
             if len(blocks) > 1:
                 return self._each(part, blocks, depth)
-        return self._hard(part)
+        return self._hard(part, networks=depth > 0)
 
     def _reduce(self, part: Part) -> tuple[Integers, Integers, list[list[Any]]] | None:
         start = time.perf_counter()
@@ -120,7 +120,7 @@ class Search:
     def _each(self, part: Part, blocks: list[tuple[Integers, Integers]], depth: int) -> Found | None:
         """Settle every block; one refutation refutes the whole, even if other blocks stay open."""
         self._note("blocks", part.matrix, f"{len(blocks)} blocks", time.perf_counter())
-        quick = self._glance(part)
+        quick = self._glance(part, networks=True)
         if quick is not None:
             return quick
         proofs: list[Certificate] = []
@@ -139,17 +139,21 @@ class Search:
             raise TimeIsUp
         return part.prove("blocks", {}, tuple(proofs)) if len(proofs) == len(blocks) else None
 
-    def _hard(self, part: Part) -> Found | None:
+    def _hard(self, part: Part, *, networks: bool) -> Found | None:
+        """Settle a part that is connected and has no simple lines; ``networks``: it was not tried as one."""
         if min(part.matrix.shape) <= 8:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
-        found = self._glance(part)
+        found = self._glance(part, networks=networks)
         if found is not None:
             return found
         if min(part.matrix.shape) <= LIMIT:
             return self._try("ghouila-houri", part, self.try_ghouila_houri)
-        found = self._refute(part, MORE_ORDERS)  # refuting is cheap; looking for sums is not
+        split = two_sum_parts(part.matrix, self.clock)
+        if split is not None:
+            return self._try("sums", part, lambda piece: self._split(piece, split)) or self._refute(part, self.orders)
+        found = self._refute(part, MORE_ORDERS)  # refuting is cheap; looking for 3-sums is not
         if found is None and self.clock.left() > 1:
-            found = self._try("sums", part, self.try_sums)
+            found = self._try("sums", part, self._three_sum)
         return found or self._refute(part, self.orders)
 
     def _refute(self, part: Part, orders: int, visits: int = 500_000_000) -> Found | None:
@@ -160,10 +164,10 @@ class Search:
 
         return self._try("camion", part, attempt)
 
-    def _glance(self, part: Part) -> Found | None:
+    def _glance(self, part: Part, *, networks: bool) -> Found | None:
         """A few orders of Camion's signing, in time linear in the nonzeros, then network matrices."""
         quick = self._refute(part, FIRST_ORDERS, 1_000_000 + 5 * part.matrix.nnz)
-        return quick or self._try("network", part, self.try_networks)
+        return quick or (self._try("network", part, self.try_networks) if networks else None)
 
     def try_networks(self, part: Part) -> Found | None:
         """Recognise a network matrix or the transpose of one."""
@@ -198,8 +202,11 @@ class Search:
     def try_sums(self, part: Part) -> Found | None:
         """Find a 2-sum or 3-sum and settle its operands; else a small core may violate by itself."""
         split = two_sum_parts(part.matrix, self.clock)
-        if split is not None or part.matrix.shape[0] * part.matrix.shape[1] > THREE_SUM_CELLS:
-            return None if split is None else self._split(part, split)
+        return self._three_sum(part) if split is None else self._split(part, split)
+
+    def _three_sum(self, part: Part) -> Found | None:
+        if part.matrix.shape[0] * part.matrix.shape[1] > THREE_SUM_CELLS:
+            return None
         core = find_core(part.matrix, self.clock, seed=self.seed)
         if core is None:
             return None

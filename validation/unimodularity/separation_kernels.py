@@ -54,35 +54,63 @@ def _forced(row_ptr, row_col, col_ptr, col_row, r, c, of_r, of_c, backwards, see
 
 
 @loop
-def two_separation(row_ptr, row_col, col_ptr, col_row, r, c):
-    """Look for X with c in X, r not, no entry in X rows x other columns, rank 1 in other rows x X columns.
+def _tree(row_ptr, row_col, col_ptr, col_row):
+    """Entries (row, column) of a spanning tree of the bipartite graph, breadth first from row 0."""
+    m, n = len(row_ptr) - 1, len(col_ptr) - 1
+    rows, cols, edges = np.empty(m + n, np.int64), np.empty(m + n, np.int64), 0
+    seen, queue = np.zeros(m + n, np.bool_), np.zeros(m + n, np.int64)
+    seen[0], head, tail = True, 0, 1
+    while head < tail:
+        here = queue[head]
+        head += 1
+        low, high = (row_ptr[here], row_ptr[here + 1]) if here < m else (col_ptr[here - m], col_ptr[here - m + 1])
+        for e in range(low, high):
+            far = row_col[e] + m if here < m else col_row[e]
+            if not seen[far]:
+                seen[far], queue[tail] = True, far
+                tail += 1
+                rows[edges], cols[edges] = (here, far - m) if here < m else (far, here - m)
+                edges += 1
+    return rows[:edges], cols[:edges]
 
-    The implications are read off the sparse matrix: a row forces its columns; a column j forces the rows where
-    it differs from column c if row r has j, and all its rows if not. Returns ``(found, X)``.
+
+@loop
+def two_separation(row_ptr, row_col, col_ptr, col_row, stop):
+    """Look for X with no entry in X rows x other columns and rank 1 in other rows x X columns.
+
+    A 2-separation crosses every spanning tree, so one of its edges (r, c) lies in the rank-1 part: c in X, r not. The
+    rest are implications, read off the sparse matrix: a row forces its columns; a column j forces the rows where it
+    differs from column c if row r has j, and all its rows if not.
+    Returns ``(r, c, X)``; r is -1 if there is none, -2 when ``stop[0]`` was set.
     """
     m, n = len(row_ptr) - 1, len(col_ptr) - 1
-    of_c = np.zeros(m, np.bool_)
-    of_r = np.zeros(n, np.bool_)
-    for e in range(col_ptr[c], col_ptr[c + 1]):
-        of_c[col_row[e]] = True
-    for e in range(row_ptr[r], row_ptr[r + 1]):
-        of_r[row_col[e]] = True
+    of_c, of_r = np.zeros(m, np.bool_), np.zeros(n, np.bool_)
     seen = np.zeros(m + n, np.bool_)
     hit = np.zeros(max(m, n), np.bool_)
     stack = np.empty(m + n, np.int64)
-    start = 0 if r != 0 else 1
-    for backwards in (False, True):
-        seen[:] = False
-        seen[r] = seen[m + c] = seen[start] = True
-        stack[0] = start
-        count = _forced(row_ptr, row_col, col_ptr, col_row, r, c, of_r, of_c, backwards, seen, stack, hit)
-        if count < m + n - 2:
-            if backwards:
-                seen = ~seen
-            seen[r] = False
-            seen[m + c] = True
-            return True, seen
-    return False, seen
+    rows, cols = _tree(row_ptr, row_col, col_ptr, col_row)
+    for edge in range(len(rows)):
+        if stop[0]:
+            return -2, -1, seen
+        r, c = rows[edge], cols[edge]
+        of_c[:], of_r[:] = False, False
+        for e in range(col_ptr[c], col_ptr[c + 1]):
+            of_c[col_row[e]] = True
+        for e in range(row_ptr[r], row_ptr[r + 1]):
+            of_r[row_col[e]] = True
+        start = 0 if r != 0 else 1
+        for backwards in (False, True):
+            seen[:] = False
+            seen[r] = seen[m + c] = seen[start] = True
+            stack[0] = start
+            count = _forced(row_ptr, row_col, col_ptr, col_row, r, c, of_r, of_c, backwards, seen, stack, hit)
+            if count < m + n - 2:
+                if backwards:
+                    seen = ~seen
+                seen[r] = False
+                seen[m + c] = True
+                return r, c, seen
+    return -1, -1, seen
 
 
 @loop

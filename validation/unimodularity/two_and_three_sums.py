@@ -8,26 +8,23 @@ the matrix is the 2-sum of two of its own submatrices. With rank 1 in both it is
 and with ranks 0 and 2 it is such a sum after one pivot (which keeps total unimodularity both ways). If the
 operands are totally unimodular, so is the sum (Seymour 1980; Schrijver, section 19.4).
 
-A 2-separation crosses every spanning tree of the bipartite graph, so one tree edge (r, c) lies in the rank-1
-part. That determines the part, and the rest are implications "if this row is in X, so is that column" and back:
-a closed set of a directed graph is what we look for, in (m + n) x nonzeros. For 3-separations see `three_separations`.
+`separation_kernels.two_separation` finds 2-separations in (m + n) x nonzeros. For 3-separations see
+`three_separations`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import breadth_first_order
 
 from flowlex.formulations.program_arrays import Booleans, Integers
-from flowlex.validation.unimodularity.named_matrix import bipartite, canonical, ternary
+from flowlex.validation.unimodularity.named_matrix import canonical, ternary
 from flowlex.validation.unimodularity.separation_kernels import two_separation
-from flowlex.validation.unimodularity.time_limit import Clock
+from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
 
 
 @dataclass(frozen=True)
@@ -71,12 +68,12 @@ def two_sum_parts(matrix: sp.csc_array, clock: Clock | None = None) -> Separatio
     rows = int(matrix.shape[0])
     by_row = matrix.tocsr()
     arrays = [part.astype(np.int64) for part in (by_row.indptr, by_row.indices, matrix.indptr, matrix.indices)]
-    for row, column in _tree_edges(matrix) if sum(matrix.shape) >= 4 else ():
-        found, inside = clock.run(two_separation, *arrays, row, column, steps=5 * matrix.nnz + sum(matrix.shape))
-        if found:
-            return Separation(inside[:rows], inside[rows:], row, column)
-        clock.check()
-    return None
+    if sum(matrix.shape) < 4:
+        return None
+    row, column, inside = clock.run(two_separation, *arrays, clock.stop, steps=5.0 * matrix.nnz * sum(matrix.shape))
+    if row == -2:
+        raise TimeIsUp
+    return None if row < 0 else Separation(inside[:rows], inside[rows:], int(row), int(column))
 
 
 def separation_of(matrix: sp.csc_array, rows: Booleans, columns: Booleans) -> Separation | None:
@@ -189,12 +186,3 @@ def _two_operands(matrix: sp.csc_array, split: Separation) -> tuple[sp.csc_array
 
 def _matrix(dense: NDArray[np.int64]) -> sp.csc_array:
     return ternary(canonical(dense))
-
-
-def _tree_edges(matrix: sp.csc_array) -> Iterator[tuple[int, int]]:
-    """Entries (row, column) of a spanning tree of the bipartite graph."""
-    rows = int(matrix.shape[0])
-    order, before = breadth_first_order(bipartite(matrix), 0, directed=False)
-    for line in order[1:].tolist():
-        one, two = line, int(before[line])
-        yield (one, two - rows) if one < rows else (two, one - rows)

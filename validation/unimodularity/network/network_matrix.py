@@ -17,10 +17,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from flowlex.formulations.program_arrays import Integers
-from flowlex.validation.unimodularity.named_matrix import bipartite
 from flowlex.validation.unimodularity.network.orientation import orient
 from flowlex.validation.unimodularity.network.realisation import realise
 from flowlex.validation.unimodularity.time_limit import Clock, TimeIsUp
@@ -58,30 +56,20 @@ def network_matrix(matrix: sp.csc_array, *, transposed: bool = False, clock: Clo
     ``clock``: raises `TimeIsUp` when its limit passes.
     """
     clock = clock or Clock()
-    work = sp.csc_array(matrix.T) if transposed else matrix
-    ptr, idx = (part.astype(np.int64) for part in (work.indptr, work.indices))
+    work: Any = matrix.tocsr() if transposed else matrix
+    rows = int(matrix.shape[int(transposed)])
+    ptr, idx = work.indptr.astype(np.int64), work.indices.astype(np.int64)
     steps = 15 * (work.nnz + sum(work.shape))
-    status, one, two, refused = clock.run(realise, work.shape[0], ptr, idx, _order(work), clock.stop, steps=steps)
+    status, one, two, refused = clock.run(realise, rows, ptr, idx, clock.stop, steps=steps)
     if status == 1:
         raise TimeIsUp
     if status == 2:
         return NetworkResult("no", transposed, misfit=int(refused))
     if status == 3:
         raise AssertionError("the realisation found is no tree; please report this matrix")
-    misfit, arcs = orient(work, one, two)
+    misfit, *arcs = clock.run(orient, rows, ptr, idx, work.data > 0, one, two, steps=steps)
+    if misfit == -2:
+        raise AssertionError("the realisation found is none; please report this matrix")
     if misfit >= 0:
-        return NetworkResult("wrong signs", transposed, misfit=misfit)
+        return NetworkResult("wrong signs", transposed, misfit=int(misfit))
     return NetworkResult("network", transposed, *arcs)
-
-
-def _order(matrix: sp.csc_array) -> Integers:
-    """Columns in breadth-first order, so that each shares a row with one before it where it can."""
-    rows, lines = matrix.shape[0], sum(matrix.shape)
-    _, component = connected_components(bipartite(matrix), directed=False)
-    _, start = np.unique(component[rows:], return_index=True)
-    column = np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr))
-    one = np.concatenate([matrix.indices, np.full(len(start), lines)])  # the last line meets every component
-    two = np.concatenate([column, start]) + rows
-    graph = sp.coo_array((np.ones(len(one)), (one, two)), shape=(lines + 1, lines + 1))
-    order = breadth_first_order(sp.csr_array(graph), lines, directed=False, return_predecessors=False)
-    return np.asarray(order[(order >= rows) & (order < lines)] - rows, np.int64)

@@ -1,62 +1,78 @@
 """Directions for the edges of a realisation, so that its paths give the signs of a matrix."""
 
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
+# numba infers the types; annotations would help neither numba nor a reader.
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
-from flowlex.formulations.program_arrays import Booleans, Integers
-
-Arcs: TypeAlias = tuple[Integers, Integers, Integers, Integers]
+from flowlex.formulations.deferred_compilation import loop
 
 
-def orient(matrix: sp.csc_array, one: Integers, two: Integers) -> tuple[int, Arcs]:
+@loop
+def _root(parent, differs, row):
+    """The representative of a row, and whether the two are directed differently."""
+    differ = False
+    while parent[row] != row:
+        up = parent[row]
+        if parent[up] != up:
+            differs[row] ^= differs[up]
+            parent[row] = parent[up]
+        differ ^= differs[row]
+        row = parent[row]
+    return row, differ
+
+
+@loop
+def orient(rows, ptr, idx, positive, one, two):
     """Direct the edges ``one``-``two`` of the rows' tree.
 
     Where two edges of a column's path meet, the path arrives by one and leaves by the other. That says whether both run
-    from ``one`` to ``two`` or just one of them does.
-    Returns: the first column whose signs fit no directions of those before it (-1: all fit), then tails and heads of
-    the tree's arcs and of the columns' arcs.
+    from ``one`` to ``two`` or just one of them does; a union-find of rows keeps what is known.
+    Returns: the first column whose signs fit no directions of those before it (-1: all fit, -2: a column is no path),
+    then tails and heads of the tree's arcs and of the columns' arcs.
     """
-    rows, columns = matrix.shape
-    row, lengths = np.tile(matrix.indices.astype(np.int64), 2), np.diff(matrix.indptr)
-    column = np.tile(np.repeat(np.arange(columns), lengths), 2)
-    node = np.concatenate([one[row[: matrix.nnz]], two[row[: matrix.nnz]]])
-    arrives = np.tile(matrix.data > 0, 2) == np.repeat([False, True], matrix.nnz)  # if the edge runs one to two
-    order = np.argsort(column * (rows + 1) + node, kind="stable")
-    row, column, node, arrives = (each[order] for each in (row, column, node, arrives))
-    second = np.flatnonzero((column[1:] == column[:-1]) & (node[1:] == node[:-1])) + 1
-    first, end = second - 1, np.ones(len(order), bool)
-    end[first] = end[second] = False
-    if not np.array_equal(np.bincount(column[end], minlength=columns), np.where(lengths > 0, 2, 0)):
-        raise AssertionError("the realisation found is none; please report this matrix")
-    turned, misfit = _two_colours(rows, row[first], row[second], column[first], arrives[first] == arrives[second])
-    arrives ^= turned[row]
-    tail, head = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
-    tail[column[end & ~arrives]], head[column[end & arrives]] = node[end & ~arrives], node[end & arrives]
-    return misfit, (np.where(turned, two, one), np.where(turned, one, two), tail, head)
-
-
-def _two_colours(count: int, one: Integers, two: Integers, time: Integers, differ: Booleans) -> tuple[Booleans, int]:
-    """Colours of so many things by pairs that are alike or differ; the first time when no colours suit, or -1.
-
-    The times must not decrease. A forest of the earliest pairs gives colours that suit as long as any do.
-    """
-    if not len(one):
-        return np.zeros(count, bool), -1
-    low, high = np.minimum(one, two), np.maximum(one, two)
-    _, earliest = np.unique(low * count + high, return_index=True)
-    weight = 2.0 * time[earliest] + differ[earliest] + 1
-    ends = low[earliest].astype(np.int32), high[earliest].astype(np.int32)  # SciPy before 1.17.1 takes no others
-    forest = minimum_spanning_tree(sp.csr_array((weight, ends), shape=(count, count))).tocoo()
-    # Everything twice, once in either colour: a component holds what has one colour when its first thing has that.
-    (row, col), shift = forest.coords, count * (1 - forest.data.astype(np.int64) % 2)
-    both = np.concatenate([row, row + count]), np.concatenate([col + shift, col + count - shift])
-    cover = sp.coo_array((np.ones(2 * len(row)), both), shape=(2 * count, 2 * count))
-    _, component = connected_components(cover, directed=False)
-    colour = component[:count] > component[count:]
-    wrong = (colour[one] != colour[two]) != differ
-    return colour, int(time[wrong][0]) if wrong.any() else -1
+    cols = len(ptr) - 1
+    parent, differs = np.arange(rows), np.zeros(rows, np.bool_)
+    met = np.full(rows + 1, -1, np.int64)  # the column that met a node last, by which row, and whether it arrived there
+    by, arrived = np.zeros(rows + 1, np.int64), np.zeros(rows + 1, np.bool_)
+    tree_tail, tree_head = one.copy(), two.copy()
+    tail, head = np.zeros(cols, np.int64), np.zeros(cols, np.int64)
+    for c in range(cols):
+        for e in range(ptr[c], ptr[c + 1]):
+            row = idx[e]
+            for side in (0, 1):
+                node = two[row] if side else one[row]
+                arrives = positive[e] == (side == 1)
+                if met[node] != c:
+                    met[node], by[node], arrived[node] = c, row, arrives
+                    continue
+                differ = arrived[node] == arrives
+                near, near_differs = _root(parent, differs, by[node])
+                far, far_differs = _root(parent, differs, row)
+                differ ^= near_differs ^ far_differs
+                if near != far:
+                    parent[far], differs[far] = near, differ
+                elif differ:
+                    return c, tree_tail, tree_head, tail, head
+    for row in range(rows):
+        if _root(parent, differs, row)[1]:
+            tree_tail[row], tree_head[row] = two[row], one[row]
+    net = np.zeros(rows + 1, np.int64)  # arcs of the path that leave a node, less those that enter it
+    for c in range(cols):
+        for e in range(ptr[c], ptr[c + 1]):
+            step = 1 if positive[e] else -1
+            net[tree_tail[idx[e]]] += step
+            net[tree_head[idx[e]]] -= step
+        ends = 0
+        for e in range(ptr[c], ptr[c + 1]):
+            for node in (tree_tail[idx[e]], tree_head[idx[e]]):
+                if net[node] == 1:
+                    tail[c] = node
+                elif net[node] == -1:
+                    head[c] = node
+                ends += abs(net[node])
+                net[node] = 0
+        if ends != (2 if ptr[c] < ptr[c + 1] else 0):
+            return -2, tree_tail, tree_head, tail, head
+    return -1, tree_tail, tree_head, tail, head

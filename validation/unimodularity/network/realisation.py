@@ -140,13 +140,48 @@ def _add(edge, column, start, line, fresh, chain, joint, at, known, component, w
 
 
 @loop
-def realise(rows, ptr, idx, order, stop):
+def _order(rows, ptr, idx):
+    """Columns in breadth-first order, so that each shares a row with one before it where it can."""
+    cols = len(ptr) - 1
+    start, place = np.zeros(rows + 1, np.int64), np.empty(len(idx), np.int64)  # the columns of every row
+    for e in range(len(idx)):
+        start[idx[e] + 1] += 1
+    for row in range(rows):
+        start[row + 1] += start[row]
+    fill = start[:-1].copy()
+    for c in range(cols):
+        for e in range(ptr[c], ptr[c + 1]):
+            place[fill[idx[e]]] = c
+            fill[idx[e]] += 1
+    order, seen, seen_row = np.empty(cols, np.int64), np.zeros(cols, np.bool_), np.zeros(rows, np.bool_)
+    head = tail = 0
+    for first in range(cols):
+        if not seen[first]:
+            seen[first], order[tail] = True, first
+            tail += 1
+        while head < tail:
+            c = order[head]
+            head += 1
+            for e in range(ptr[c], ptr[c + 1]):
+                row = idx[e]
+                if seen_row[row]:
+                    continue
+                seen_row[row] = True
+                for g in range(start[row], start[row + 1]):
+                    if not seen[place[g]]:
+                        seen[place[g]], order[tail] = True, place[g]
+                        tail += 1
+    return order
+
+
+@loop
+def realise(rows, ptr, idx, stop):
     """Find a tree with one edge per row in which the columns are paths.
 
     Returns ``(status, one, two, refused)``: status 0 done, 1 stopped, 2 the column ``refused`` does not fit those
     before it, 3 an error of ours; the ends of every row's edge.
     """
-    cols = len(ptr) - 1
+    cols, order = len(ptr) - 1, _order(rows, ptr, idx)
     size = 4 * (rows + cols) + 64
     ed, mb, nd = np.full((2 * size, 4), -1, np.int64), np.zeros((size, 5), np.int64), np.zeros(2 * size, np.int64)
     ct = np.array([0, 0, rows + cols, -1], np.int64)
