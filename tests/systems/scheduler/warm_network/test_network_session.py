@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flowlex.formulations import EngineError, solve
-from flowlex.formulations.sessions import live_network as network_session
+from flowlex.systems.scheduler.warm_network import network_session
 from flowlex.systems.scheduler.warm_network.network_session import NetworkSession, Violations
 from flowlex.validation.certificates import certify_network
 
