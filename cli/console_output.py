@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
     from flowlex.instances.instance_base import Instance
+
+_Read = TypeVar("_Read")
 
 
 #: Words of a cell that are longer than this may be broken.
@@ -64,6 +67,16 @@ def complain(message: str) -> None:
 def note(message: str) -> None:
     """Print a remark on standard error."""
     typer.echo(printable(message), err=True)
+
+
+def noted(read: Callable[[], _Read]) -> _Read:
+    """Return what a function reads, and print its warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = read()
+    for warning in caught:
+        note(f"{warning.message}")
+    return found
 
 
 class Progress:

@@ -5,24 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flowlex.cli.console_output import note, refuse_existing, write_instance_output
-from flowlex.cli.options import ForceOption
+from flowlex.cli.console_output import noted, refuse_existing, write_instance_output
+from flowlex.cli.options import ForceOption, InstanceOutput
 
 if TYPE_CHECKING:
     from flowlex.instances.instance_base import Instance
 
-_InstanceT = TypeVar("_InstanceT", bound="Instance")
-
-InstanceOutput = Annotated[
-    str, typer.Option("-o", "--output", metavar="FILE", help=".json or .json.gz; '-': standard output.")
-]
 #: Types of parameters that a command line can set.
 _PLAIN = (str, int, float, bool, Path, list[str])
 
@@ -38,16 +32,6 @@ app: typer.Typer = typer.Typer(
 @app.callback()
 def _group() -> None:
     """Turn public traces into instance files and event logs."""
-
-
-def noted(read: Callable[[], _InstanceT]) -> _InstanceT:
-    """Return the instance of an importer, and print its warnings."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        instance = read()
-    for warning in caught:
-        note(f"{warning.message}")
-    return instance
 
 
 def _command(function: Callable[..., Instance]) -> Callable[..., None]:

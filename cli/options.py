@@ -60,6 +60,9 @@ GapOption = Annotated[
     typer.Option("--gap", metavar="G", callback=_gap, help="Relative gap at which an integer program may stop."),
 ]
 
+InstanceOutput = Annotated[
+    str, typer.Option("-o", "--output", metavar="FILE", help=".json or .json.gz; '-': standard output.")
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 SolverOption = Annotated[
     str | None,

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flowlex.cli.completion import kinds_starting
-from flowlex.cli.console_output import console, note, refuse_existing, rows_table, write_instance_output
-from flowlex.cli.import_instances import InstanceOutput, noted
-from flowlex.cli.options import ForceOption, SettingsOption, named_texts, parse_settings
+from flowlex.cli.console_output import console, note, noted, refuse_existing, rows_table, write_instance_output
+from flowlex.cli.options import ForceOption, InstanceOutput, SettingsOption, named_texts, parse_settings
 
 if TYPE_CHECKING:
     from flowlex.instances.instance_base import Instance

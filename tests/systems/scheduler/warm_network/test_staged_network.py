@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.formulations.sessions.test_network import Life
 
 from flowlex.formulations import EngineError
 from flowlex.formulations.lexicographic.lexicographic_network import solve_lexicographic
 from flowlex.formulations.program_arrays import exact_dot
 from flowlex.systems.scheduler.warm_network.staged_network import PhasedSession
+from tests.systems.scheduler.warm_network.test_network_session import Life
 
 DIVISORS = (10**60, 10**30, 1)
 
