@@ -164,22 +164,22 @@ def _latest_and_ready(
             fed.setdefault(transfer.feeds, []).append(transfer)
         turn = dict.fromkeys(order, 0)  # pass of the paper's algorithm that takes the transfers of a computation
         for name in order if rule == "paper" else ():
-            turn[name] = max((turn[b] + (b in fed) for b in graph[name]), default=0)
+            for b in graph[name]:
+                turn[name] = max(turn[name], turn[b] + (b in fed))
         for transfer in job.transfers:
             number[transfer.sender, 0, turn[transfer.feeds]] += 1
             number[transfer.receiver, 1, turn[transfer.feeds]] += 1
         seconds = {c.name: c.seconds for c in job.computations}
+        makes = any(transfer.made_by is not None for transfer in job.transfers)
         done: dict[str, float] = {}
         ended: dict[str, float] = {}
         due: dict[str, float] = {}
         ready = {transfer.name: transfer.ready_s for transfer in job.transfers}
         for name in order:
-            before, finished = -np.inf if paper else 0.0, 0.0
+            before = -np.inf if paper else 0.0
             for b in graph[name]:
                 if done[b] > before:
                     before = done[b]
-                if ended[b] > finished:
-                    finished = ended[b]
             starts, mine = before, fed.get(name, ())
             for transfer in mine:
                 if transfer.made_by is not None:
@@ -199,7 +199,8 @@ def _latest_and_ready(
                     due[transfer.name] = starts
             used = max([starts, *(due[transfer.name] for transfer in mine)]) if mine else starts
             done[name] = (used if paper else starts) + seconds[name]
-            ended[name] = max(used, finished) + seconds[name]
+            if makes:
+                ended[name] = max(0.0, used, *(ended[b] for b in graph[name])) + seconds[name]
         answer += [due[transfer.name] for transfer in job.transfers]
         there += [ready[transfer.name] for transfer in job.transfers]
     return answer, there
