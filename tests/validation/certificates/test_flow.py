@@ -30,16 +30,14 @@ def document_of(instance: FlowInstance, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", GOALS)
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("written_out", [0, 20_000])
-def test_every_goal_is_proven_from_the_file(
-    name: str, seed: int, written_out: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_goal_is_proven_from_the_file(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also over those columns only that the prices of machines need."""
-    monkeypatch.setattr(solution_verifier, "_WRITTEN_OUT", written_out)
     instance = random_cluster(seed)
     document = document_of(instance, **GOALS[name])
-    certificate = verify(document, instance)
-    assert (certificate.ok, certificate.claim, certificate.exact) == (True, "optimal", True)
+    for written_out in (0, 20_000):
+        monkeypatch.setattr(solution_verifier, "_WRITTEN_OUT", written_out)
+        certificate = verify(document, instance)
+        assert (certificate.ok, certificate.claim, certificate.exact) == (True, "optimal", True)
     jsonschema.validate(document, solution_schema())
 
 
@@ -47,7 +45,7 @@ def test_every_goal_is_proven_from_the_file(
 @pytest.mark.parametrize("empty", [("machines",), ("jobs",), ("machines", "jobs")], ids=" and ".join)
 def test_a_cluster_without_machines_or_jobs_is_proven(name: str, empty: tuple[str, ...]) -> None:
     """Without machines all tasks wait, as when the last machine fails; without jobs nothing is placed."""
-    for full in (random_cluster(seed) for seed in range(4)):
+    for full in (random_cluster(seed) for seed in range(2)):
         gone = {"running": None, "costs": {}, "data": ()}
         jobs = [j.model_copy(update={"tasks": tuple(t.model_copy(update=gone) for t in j.tasks)}) for j in full.jobs]
         whole = {"name": full.name, "machines": full.machines, "jobs": tuple(jobs)}

@@ -5,9 +5,11 @@ A wrong price in `ExactCosts` was "optimal, proven exactly" as long as the certi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -109,6 +111,10 @@ ALLOCATION: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
+#: Solutions without a fault, which all faults are compared with.
+_TRUE: dict[tuple[str, str, str], Any] = {}
+
+
 def judged(
     instances: list[tuple[Instance, dict[str, Any]]],
     fault: Callable[[pytest.MonkeyPatch], None],
@@ -117,7 +123,8 @@ def judged(
     """What becomes of each solve under a fault: refused, lowered, stopped or harmless; anything else fails."""
     found = set()
     for instance, options in instances:
-        true = model_for(instance, **options).solve(engine)
+        key = instance.fingerprint, engine, json.dumps(options, sort_keys=True)
+        true = _TRUE[key] = _TRUE.get(key) or model_for(instance, **options).solve(engine)
         with pytest.MonkeyPatch.context() as patch:
             fault(patch)
             fresh = type(instance).model_validate(instance.model_dump())
@@ -137,6 +144,7 @@ def judged(
     return found
 
 
+@cache
 def rounds() -> list[tuple[Instance, dict[str, Any]]]:
     """Rounds in which every fault matters somewhere: mixed memory, running tasks, prices of stops and of waiting."""
     every: list[tuple[Instance, dict[str, Any]]] = [

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
+from flowlex.validation.proofs.exact_program import ExactProgram
+
 Document = dict[str, Any]
 #: Names and labels of columns, and names of rows, of objectives and of blocks, of the problem that a file is of.
 Names = dict[str, Any]
@@ -288,6 +290,26 @@ FORGERIES: dict[str, Forgery] = {
     "fractions of integers": _answer(lambda v, rng: float(Fraction(v)) + rng.choice((0.5, 1e-7, -1e-9))),
     "parts of the proof": _reshaped,
 }
+
+
+def names_of(program: ExactProgram, more: tuple[str, ...] = ()) -> Names:
+    """What a forged proof of a problem may name."""
+    columns = [(block.name, text) for block in program.columns for text in block.texts()]
+    objectives = [each.name for each in program.objectives]
+    return {"columns": columns, "rows": [*program.rows], "objectives": objectives, "blocks": [*program.blocks, *more]}
+
+
+def forged(document: Document, rng: random.Random, names: Names) -> str:
+    """Forge a file one to three times; the name of the first forgery."""
+    done: list[str] = []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        kinds = list(FORGERIES)
+        rng.shuffle(kinds)
+        for kind in kinds:
+            if FORGERIES[kind](document, rng, names):
+                done.append(kind)
+                break
+    return done[0]
 
 
 def spoilt(proof: Any, rng: random.Random) -> Any:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable
+import random
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -22,6 +21,7 @@ from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofE
 from flowlex.validation.proofs.solution_file import exact_answer
 from tests.models.problem.exact_optimum import exact_optima, limit
 from tests.seeds import seeds
+from tests.validation.proofs.forging import forged, names_of
 
 #: Documents of this many seeds of problems are forged.
 PROBLEMS = 40
@@ -72,61 +72,6 @@ def verdict_of(document: dict[str, Any], program: ExactProgram) -> Verdict | Non
 
 
 # ---- forging
-
-
-def _number(rng: np.random.Generator) -> Any:
-    kinds: list[Callable[[], Any]] = [
-        lambda: int(rng.integers(-5, 6)),
-        lambda: str(Fraction(int(rng.integers(-20, 21)), int(rng.integers(1, 9)))),
-        lambda: 10 ** int(rng.integers(1, 30)) * int(rng.choice([-1, 1])),
-        lambda: "NaN",
-        lambda: float("inf"),
-        lambda: None,
-        lambda: f"1e{rng.integers(-30, 30)}",
-        lambda: f"1/{10 ** int(rng.integers(1, 30))}",
-        lambda: 2**62 + int(rng.integers(0, 9)),
-    ]
-    return kinds[int(rng.integers(len(kinds)))]()
-
-
-def _places(tree: Any, found: list[tuple[Any, Any]] | None = None) -> list[tuple[Any, Any]]:
-    """All (container, key) of a document."""
-    found = [] if found is None else found
-    each = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
-    for key, value in list(each):
-        found.append((tree, key))
-        _places(value, found)
-    return found
-
-
-def _perturb(document: dict[str, Any], rng: np.random.Generator) -> None:
-    """One random change anywhere in proof or answer."""
-    places = _places({"proof": document["proof"], "answer": document["answer"]})
-    tree, key = places[int(rng.integers(len(places)))]
-    value = tree[key]
-    how = int(rng.integers(9))
-    if isinstance(value, (int, float, str)) and how < 4:
-        try:
-            number = Fraction(value)
-            changed = [-number, number * 2, number + 1, number - 1, number / 2, Fraction(0), number * 10**20]
-            picked = changed[int(rng.integers(len(changed)))]
-            tree[key] = int(picked) if picked.denominator == 1 else str(picked)
-        except ValueError:
-            tree[key] = {"<=": ">=", ">=": "<="}.get(str(value), _number(rng))
-    elif how < 6 and isinstance(tree, list) and len(tree) > 1:
-        if rng.random() < 0.5:
-            del tree[key]
-        else:
-            tree.append(copy.deepcopy(value))
-    elif how == 6 and isinstance(tree, dict):
-        del tree[key]
-    elif how == 7 and isinstance(tree, dict) and len(tree) > 1:
-        other = list(tree)[int(rng.integers(len(tree)))]
-        tree[key], tree[other] = tree[other], tree[key]
-    elif how == 8:
-        tree[key] = copy.deepcopy(places[int(rng.integers(len(places)))][0])
-    elif not isinstance(value, (dict, list)):
-        tree[key] = _number(rng)
 
 
 def _random_leaf(problem: fx.Problem, program: ExactProgram, rng: np.random.Generator, stage: int, k: int) -> Leaf:
@@ -204,13 +149,13 @@ def test_no_forged_proof_proves_anything_false(seed: int) -> None:
         return
     problem, program, document, status, optima = found
     rng = np.random.default_rng(seed + 10**6)
+    draw, names = random.Random(seed), names_of(program)
     for _ in range(30):
-        forged = json.loads(json.dumps(document))
-        for _ in range(int(rng.integers(1, 4))):
-            _perturb(forged, rng)
-        if rng.random() < 0.2:
-            forged["status"] = str(rng.choice(["optimal", "infeasible", "unbounded", "feasible"]))
-        verdict = verdict_of(forged, program)
+        made = json.loads(json.dumps(document))
+        forged(made, draw, names)
+        if draw.random() < 0.2:
+            made["status"] = draw.choice(["optimal", "infeasible", "unbounded", "feasible"])
+        verdict = verdict_of(made, program)
         if verdict is not None:
             true(problem, verdict, status, optima)
     for _ in range(30):
