@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
@@ -16,7 +15,6 @@ from flowlex.instances.input_errors import counted
 if TYPE_CHECKING:
     from flowlex.formulations.program_files import NamedProgram
     from flowlex.models.model_base import Model
-    from flowlex.models.problem_model import ProblemModel
 
 
 Format = Literal["mps", "lp"]
@@ -60,38 +58,21 @@ def _programs(model: Model[Any, Any], output: str, force: bool) -> Iterator[tupl
     from flowlex.formulations.language.program_conversion import program_of
     from flowlex.models.problem_model import ProblemModel
 
-    if isinstance(model, ProblemModel):
-        yield from _problem_programs(model, output, force)
-        return
-    stages = [objective.name for objective in model.problem.objectives] if model.as_stated else []
-    if not stages:
+    of_user = isinstance(model, ProblemModel)
+    stages = [objective.name for objective in model.problem.objectives] if of_user or model.as_stated else []
+    if not stages and not of_user:
         formulation = model.formulation
         program = formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation
         yield output, program.named()
         return
-    if len(stages) == 1:
-        yield output, program_of(model.stage_problem())
+    if len(stages) < 2:
+        yield output, program_of(model.problem, 0 if stages else None)
         return
     paths = _paths(stages, output, force)
     solution = _optimum(model, stages, output)
-    for place, (path, name) in enumerate(zip(paths, stages, strict=True)):
-        before = {each: Fraction(solution.stages[each]) for each in stages[:place]}
-        yield path, program_of(model.stage_problem(name, before))
-
-
-def _problem_programs(model: ProblemModel, output: str, force: bool) -> Iterator[tuple[str, NamedProgram]]:
-    from flowlex.formulations.language.program_conversion import program_of
-
-    problem = model.problem
-    stages = [objective.name for objective in problem.objectives]
-    if len(stages) < 2:
-        yield output, program_of(problem, 0 if stages else None)
-        return
-    paths = _paths(stages, output, force)
-    stated: Any = model
-    solution = _optimum(stated, stages, output)
     for path, name in zip(paths, stages, strict=True):
-        yield path, program_of(problem.stage(name, solution))
+        of_stage = model.problem.stage(name, solution) if of_user else model.stage_problem(name, solution.stages)
+        yield path, program_of(of_stage)
 
 
 def _paths(stages: list[str], output: str, force: bool) -> list[str]:
