@@ -66,15 +66,15 @@ def test_a_killed_batch_resumes_without_loss_or_double_entry(
 
 def test_a_hanging_instance_is_stopped_and_the_others_are_solved(run, write, silent_pipe):
     paths = [write("a.json"), silent_pipe("b.json"), write("c.json", units=3)]
-    result = run("solve", *paths, "--time-limit", "5", "--jobs", 2, "--json", "-o", "out")
+    result = run("solve", *paths, "--time-limit", "3", "--jobs", 2, "--json", "-o", "out")
     assert result.exit_code == 1
     records = {Path(record["instance"]).stem: record for record in map(json.loads, result.stdout.splitlines())}
     statuses = {name: record["status"] for name, record in records.items()}
     assert statuses == {"a": "optimal", "b": "time_limit", "c": "optimal"}
-    assert "stopped while reading it: limit 5 s" in records["b"]["message"]
+    assert "stopped while reading it: limit 3 s" in records["b"]["message"]
     assert "b.json" in result.stderr
     # the same limit would stop it again, so it counts as done
-    again = run("solve", *paths, "--time-limit", "5", "--json", "-o", "out", "--resume")
+    again = run("solve", *paths, "--time-limit", "3", "--json", "-o", "out", "--resume")
     assert "3 of 3 were done before" in again.stderr
     assert again.exit_code == 1
 

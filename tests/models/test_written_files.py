@@ -132,7 +132,7 @@ def run(generator: str, seeds: range) -> None:
 
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_whatever_solve_writes_verify_accepts(generator: str) -> None:
-    run(generator, range(12 if generator == "pods-scale" else 40))
+    run(generator, range(12 if generator == "pods-scale" else 25))
 
 
 @pytest.mark.slow
