@@ -3,8 +3,6 @@
 A transfer uses a few *resources*, each with a capacity that its transfers share (`flowlex.systems.simulation.max_min`).
 """
 
-# mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-incomplete-defs=False
-# mypy: disallow-untyped-calls=False
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -12,7 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flowlex.formulations.deferred_compilation import njit
 from flowlex.systems.simulation.decision_time import EveryNth
 from flowlex.systems.simulation.event_queue import SimulationError
 from flowlex.systems.simulation.max_min import Floats, Integers, fill
@@ -22,31 +19,6 @@ TOGETHER_S = 1e-9
 #: Most resources that a transfer may use.
 WIDEST = 6
 _SLACK = 1e-9
-
-
-@njit(cache=True)
-def _move(left, rate, seconds):
-    """Subtract the volume sent in the time; return the rows of the transfers that are complete.
-
-    A transfer is complete if it needs less than a nanosecond at its present rate, the resolution of time.
-    """
-    over, ended = np.empty(len(left), np.int64), 0
-    for row in range(len(left)):
-        left[row] -= rate[row] * seconds
-        if left[row] <= rate[row] * TOGETHER_S:
-            over[ended] = row
-            ended += 1
-    return over[:ended]
-
-
-@njit(cache=True)
-def _first_end(left, rate):
-    """Seconds until the first transfer ends."""
-    seconds = np.inf
-    for row in range(len(left)):
-        if rate[row] > 0.0:
-            seconds = min(seconds, left[row] / rate[row])
-    return seconds
 
 
 @dataclass(slots=True, eq=False)
@@ -123,25 +95,32 @@ class Transfers:
         self._now_s = now_s
         if now_s < self._next_s - TOGETHER_S:
             return []
-        over = _move(self._left, self.rate, now_s - self._since_s)
-        self._since_s = now_s
+        self._move()
+        over = np.flatnonzero(self._left <= self.rate * TOGETHER_S)  # they need less than the resolution of time
         ended = [self._drop(row) for row in sorted(over.tolist(), key=self._started.__getitem__)]
         for transfer in ended:
             transfer.left_mb = 0.0
-        self._next_s = now_s + float(_first_end(self._left, self.rate))
+        self._next_s = self._first_end_s()
         return ended
+
+    def _move(self) -> None:
+        """Subtract what was sent since the last change."""
+        self._left -= self.rate * (self._now_s - self._since_s)
+        self._since_s = self._now_s
+
+    def _first_end_s(self) -> float:
+        moving = self.rate > 0.0
+        return self._now_s + float((self._left[moving] / self.rate[moving]).min(initial=np.inf))
 
     def share(self) -> float:
         """Recompute the rates; return the seconds until the next transfer ends (infinite if none moves)."""
-        now_s = self._now_s
-        _move(self._left, self.rate, now_s - self._since_s)
-        self._since_s = now_s
+        self._move()
         rate = fill(self.path, np.ones(len(self.path), np.int64), self.capacity.copy())
         self.rate = np.where(self.path[:, 0] >= 0, rate, 0.0)
         if next(self.turn):
             self.check()
-        self._next_s = now_s + float(_first_end(self._left, self.rate))
-        return max(self._next_s - now_s, 0.0)
+        self._next_s = self._first_end_s()
+        return max(self._next_s - self._now_s, 0.0)
 
     def check(self) -> None:
         """Check the rates by definition: within the capacity, and each transfer is largest at some full resource.
