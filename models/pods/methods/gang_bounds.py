@@ -39,7 +39,8 @@ def _held(view: PodArrays, pods: Integers, *, cards: bool) -> tuple[Integers, Fl
     _, first, of = np.unique(kind, return_index=True, return_inverse=True)
     most, room = np.zeros(len(first), np.int64), np.zeros((len(first), 3))
     for k, n in enumerate(first.tolist()):
-        mine = pods[view.allowed[pods, n] & (view.gpu_cards[pods] <= view.cards[n])]
+        many, has = view.gpu_cards[pods], view.cards[n]
+        mine = pods[view.allowed[pods, n] & ((many <= has) | ((not cards) & (has > 0)))]
         gpu = size.gpu[mine, n].astype(np.float64) * view.gpu_cards[mine]
         large = view.gpu_cards[mine] * (2 * size.gpu[mine, n] > size.card[n])
         whole = [*size.node[n].tolist(), float(size.card[n]) * float(view.cards[n])]

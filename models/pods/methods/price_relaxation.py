@@ -257,21 +257,39 @@ class Relaxation:
         cost = np.where((view.running[pod] >= 0) & (home != kind), view.move_cost[pod], 0.0)
         if cost.any():
             program.constrain("move_budget", (x * cost).sum(), "<=", self.move_budget)
-        cards, on = {}, (self.slots[use] > 0) & (self.need[use] > 0)
+        cards, columns, on = {}, np.flatnonzero(use), (self.slots[use] > 0) & (self.need[use] > 0)
         for c in np.unique(kind[on]).tolist():
             mine = np.flatnonzero(on & (kind == c))
-            cards[c] = self._cards(c, use, mine, filled=filled)
-            cards[c].constrain(program, x[mine])
+            cards[c] = self._cards(program, x[mine], c, columns[mine], filled=filled)
         return _Built(program, x, cards)
 
-    def _cards(self, c: int, use: Booleans, mine: Integers, *, filled: bool) -> CardRows:
-        """Card rows of one class, for the columns ``mine`` among those in use."""
+    def _cards(self, program: LinearProgram, x: Variables, c: int, of: Integers, *, filled: bool) -> CardRows:
+        """Add the card rows of one class for its columns ``x``, numbered ``of``."""
         view, held = self.view, self.held[c][self.view.gpu_cards[self.held[c]] > 0]
-        need = view.exact.gpu[held, self.classes.first[c]] * (1 if self.cards else view.gpu_cards[held])
-        slots = view.gpu_cards[held] if self.cards else np.ones(len(held), np.int64)
-        placed = Slots(self.need[use][mine], self.slots[use][mine])
-        nodes, cards = float(self.classes.count[c]), float(self.number[c])
-        return CardRows.of(c, int(self.whole[c]), (nodes, cards), placed, Slots(need, slots), filled=filled)
+        need, slots = self.need[of], self.slots[of]
+        taken = view.exact.gpu[held, self.classes.first[c]] * (1 if self.cards else view.gpu_cards[held])
+        nodes, whole = float(self.classes.count[c]), int(self.whole[c])
+        times = nodes * (view.gpu_cards[held] if self.cards else np.ones(len(held), np.int64))
+        cards, sizes = nodes * float(self.number[c]), np.unique(np.concatenate([need, taken[taken > 0]]))[::-1]
+        ways = fillings(sizes.tolist(), whole) if filled and len(sizes) < 200 else None
+        if ways is None:
+            for name, used, fixed in (
+                ("gpu", need / whole, taken / whole),
+                ("large", (2 * need > whole) * 1.0, (2 * taken > whole) * 1.0),
+            ):
+                free = cards - float((fixed * times).sum())
+                program.constrain(f"{name}_{c}", (x * (used * slots)).sum(), "<=", free)
+            return CardRows(c, sizes / whole, patterned=False)
+        table, size = np.array(ways, np.float64), len(sizes)
+        z = program.variables(f"z_{c}", len(table))
+        program.constrain(f"card_{c}", z.sum(), "<=", cards)
+        way, s = np.nonzero(table)
+        offered = (z[way] * table[way, s]).sum_by(s, size)
+        used = (x * slots.astype(np.float64)).sum_by(size - 1 - np.searchsorted(sizes[::-1], need), size)
+        on = taken > 0
+        kept = np.bincount(size - 1 - np.searchsorted(sizes[::-1], taken[on]), times[on], size)
+        program.constrain(f"size_{c}", used - offered, "<=", -kept)
+        return CardRows(c, sizes / whole, patterned=True)
 
     def _prices(
         self,
@@ -311,72 +329,22 @@ class Relaxation:
 _WAYS = 4_000
 
 
-class Slots(NamedTuple):
-    """Card demands of pods: (n,) exact share of each card, and (n,) number of cards."""
-
-    need: Integers
-    many: Integers
-
-
 @dataclass(frozen=True, eq=False)
 class CardRows:
-    """Rows ``size`` and ``card`` of one class (``gpu`` and ``large`` with too many patterns), and their duals."""
+    """The card rows of one class: ``size`` and ``card``, or ``gpu`` and ``large`` where there are too many patterns."""
 
     number: int
-    # whole, nodes, cards: memory of a card, number of nodes of the class, and cards per node
-    whole: int
-    nodes: float
-    cards: float
-    # placed, held: demands of the pods of the columns, and of those that each node already holds
-    placed: Slots
-    held: Slots
-    # sizes, ways: (S,) needs, descending; maximal card patterns as counts by size, None if they are too many
-    sizes: Integers
-    ways: list[list[int]] | None
-
-    @classmethod
-    def of(
-        cls, number: int, whole: int, cards: tuple[float, float], placed: Slots, held: Slots, *, filled: bool
-    ) -> CardRows:
-        """Make the rows of a class, given ``cards`` (nodes, cards per node); ``filled``: use card patterns."""
-        sizes = np.unique(np.concatenate([placed.need, held.need[held.need > 0]]))[::-1]
-        ways = fillings(sizes.tolist(), whole) if filled and len(sizes) < 200 else None
-        return cls(number, whole, *cards, placed, held, sizes, ways)
-
-    def constrain(self, program: LinearProgram, x: Variables) -> None:
-        """Add the rows for the columns ``x``."""
-        c, whole, (need, slots), (held_need, held_slots) = self.number, self.whole, self.placed, self.held
-        if self.ways is None:
-            for name, worth, held_worth in (
-                ("gpu", need / whole, held_need / whole),
-                ("large", (2 * need > whole) * 1.0, (2 * held_need > whole) * 1.0),
-            ):
-                free = self.nodes * self.cards - self.nodes * float((held_worth * held_slots).sum())
-                program.constrain(f"{name}_{c}", (x * (worth * slots)).sum(), "<=", free)
-            return
-        table, size = np.array(self.ways, np.float64), len(self.sizes)
-        z = program.variables(f"z_{c}", len(table))
-        program.constrain(f"card_{c}", z.sum(), "<=", self.nodes * self.cards)
-        way, s = np.nonzero(table)
-        offered = (z[way] * table[way, s]).sum_by(s, size)
-        used = (x * slots.astype(np.float64)).sum_by(self._place(need), size)
-        on = held_need > 0
-        taken = self.nodes * np.bincount(self._place(held_need[on]), held_slots[on], size)
-        program.constrain(f"size_{c}", used - offered, "<=", -taken)
+    share: Floats  # (S,) needs as shares of a card, descending
+    patterned: bool
 
     def prices(self, of: Callable[[str], Floats]) -> dict[float, float]:
-        """Return price by memory (share of a card) of a pod on one card; ``of`` gives the duals of a row."""
-        c, share = self.number, self.sizes / self.whole
-        if self.ways is not None:
-            price = of(f"size_{c}")[: len(self.sizes)]
+        """Return price by share of a card of a pod on one card; ``of`` gives the duals of a row."""
+        c, share = self.number, self.share
+        if self.patterned:
+            price = of(f"size_{c}")[: len(share)]
         else:
-            price = float(of(f"gpu_{c}")[0]) * share + float(of(f"large_{c}")[0]) * (2 * self.sizes > self.whole)
+            price = float(of(f"gpu_{c}")[0]) * share + float(of(f"large_{c}")[0]) * (2 * share > 1)
         return dict(zip(share.tolist(), price.tolist(), strict=True))
-
-    def _place(self, need: Integers) -> Integers:
-        """Index of each need in the sizes."""
-        place: Integers = len(self.sizes) - 1 - np.searchsorted(self.sizes[::-1], need)
-        return place
 
 
 def fillings(sizes: list[int], room: int, most: int = _WAYS) -> list[list[int]] | None:

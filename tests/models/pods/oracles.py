@@ -32,13 +32,6 @@ def solved(instance: PodInstance, **options: Any) -> Any:
     return solution
 
 
-def rows_of(model: PodPlacement) -> set[str]:
-    """Names of the rows of the model's program, which are declared."""
-    rows = {name for name, block in model.formulation.constraint_blocks.items() if block.count}
-    assert rows <= model.declared()
-    return rows
-
-
 def failing(instance: PodInstance, change: Callable[[dict[str, Any]], object]) -> str:
     """What is wrong where the answer of a true file is changed."""
     document = json.loads(json.dumps(PodPlacement(instance).solve("highs").to_dict()))

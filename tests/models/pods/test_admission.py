@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -123,14 +122,6 @@ def test_the_real_trace_is_admitted_to_half_a_percent(nodes: str) -> None:
 def test_a_policy_that_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="there is no policy 'best'; there are: first-fit"):
         place(generate("kubeflow-testbed"), "best")  # type: ignore[arg-type]
-
-
-@pytest.mark.rare
-def test_equal_seeds_are_equal_answers() -> None:
-    instance: Any = generate("pods-scale", nodes=8, pods=200, seed=4)
-    one, same = admit(instance), admit(instance)
-    assert (one.cluster.node == same.cluster.node).all()
-    assert np.array_equal(one.cluster.card_free, same.cluster.card_free)
 
 
 def halves(lost: int) -> PodInstance:

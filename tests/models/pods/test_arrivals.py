@@ -13,6 +13,7 @@ from flowlex.instances.pods import Pod, PodGang, PodInstance, PodNode, PodSpread
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.baselines import POLICIES
 from flowlex.models.pods.online_arrivals import Arrivals, gpus_of, live_through, submit_all
+from flowlex.validation.restated.pods.instance_data import PodData
 from flowlex.validation.restated.pods.verifier import check_placement
 
 TRACE = Path(__file__).parents[3].parent / "shared" / "data" / "openb"
@@ -101,7 +102,7 @@ def test_what_is_placed_holds_in_the_documents(policy: str) -> None:
     assert view.running[view.running >= 0].tolist() == cluster.node[view.running >= 0].tolist()
     on = {p: list(map(int, cards)) for p, cards in cluster.used_cards.items()}
     checks = check_placement(
-        instance, {}, {p: (n, on.get(p, ())) for p, n in enumerate(cluster.node.tolist()) if n >= 0}
+        PodData(instance, {}), {p: (n, on.get(p, ())) for p, n in enumerate(cluster.node.tolist()) if n >= 0}
     )
     assert all(check.ok for check in checks), [check for check in checks if not check.ok]
     gpus = gpus_of(view)

@@ -20,7 +20,6 @@ from flowlex.models.pods.methods.annealing import Annealing
 from flowlex.models.pods.methods.compiled_patterns import enumerate_patterns
 from flowlex.models.pods.methods.node_patterns import Pricing
 from flowlex.models.pods.methods.placement_policies import EVEN, by_priority, place_by
-from flowlex.models.pods.methods.price_relaxation import fillings
 from flowlex.models.pods.methods.search_state import SearchState
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.balance_measures import MEASURES
@@ -93,20 +92,6 @@ def test_only_equal_nodes_are_one_class() -> None:
     assert NodeClasses.of_instance(instance, 0.5).of.tolist() == [0, 0, 1, 2, 3, 3, 3, 3]  # they cannot move
 
 
-def test_running_pods_and_moves_in_patterns() -> None:
-    nodes = [PodNode(name=n, cpu_cores=8, memory_gb=8) for n in "abc"]
-    pods = [
-        Pod(name="fixed", cpu_cores=4, memory_gb=4, node="a"),
-        Pod(name="mobile", cpu_cores=4, memory_gb=4, node="a", move_cost=2.0),
-        Pod(name="new", cpu_cores=4, memory_gb=4),
-    ]
-    instance = PodInstance(nodes=tuple(nodes), pods=tuple(pods))
-    stays = PatternsFirst(instance).solve("highs").to_dict()["answer"]["placement"]
-    assert stays["fixed"] == stays["mobile"] == "a"
-    moves = PatternsFirst(instance, move_budget=2.0).solve("highs")
-    assert moves.objective == pytest.approx(0) and moves.status is Status.OPTIMAL and moves.moved_cost == 2.0
-
-
 @settings(max_examples=12, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6), st.sampled_from([0, 3, 4, 5])), min_size=1, max_size=4),
@@ -153,11 +138,6 @@ def test_a_priced_pattern_is_the_best_of_all(pods: Any, measure: str, seed: int)
     bound, pattern = pricing.best(prices, slope if measure != "max_load" else 0.0, tolerance=1e-6, limit=10**7)
     assert pattern is not None
     assert bound == pytest.approx(best, abs=3e-3) and bound <= best + 1e-5
-
-
-def test_fillings_of_a_card() -> None:
-    assert sorted(fillings([8, 4], 16) or []) == [[0, 4], [1, 2], [2, 0]]
-    assert fillings([3, 2, 1], 60, most=10) is None
 
 
 def test_annealing_keeps_every_limit_and_is_seeded() -> None:
@@ -209,12 +189,6 @@ def test_without_a_clock_the_same_seed_is_the_same_answer() -> None:
     one, same = (PodPlacement(instance).solve("highs", seed=3, max_steps=2_000) for _ in range(2))
     assert one.to_dict()["answer"] == same.to_dict()["answer"]
     assert (one.objective, one.bound) == (same.objective, same.bound)
-
-
-def test_an_absolute_gap_is_enough() -> None:
-    instance: Any = generate("pods-scale", nodes=12, pods=60, seed=1)
-    solution = PodPlacement(instance, absolute_gap=0.5).solve("highs")
-    assert 0 < solution.absolute_gap <= 0.5
 
 
 def test_the_limit_of_the_enumeration_is_told() -> None:

@@ -14,8 +14,9 @@ from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.baselines import BASELINES, place
 from flowlex.models.pods.model import PodPlacement
+from flowlex.validation.restated.pods.instance_data import PodData
 from flowlex.validation.restated.pods.verifier import check_placement
-from tests.models.pods.oracles import BySearch, failing, rows_of
+from tests.models.pods.oracles import BySearch, failing
 
 NODES = (
     PodNode(name="a", cpu_cores=8, memory_gb=16, cards=2, card_gb=8),
@@ -62,7 +63,7 @@ def test_searches_and_baselines_keep_compute(pods: Any) -> None:
     for cluster in (found, *(place(instance, name) for name in BASELINES)):
         on = {p: list(map(int, cards)) for p, cards in cluster.used_cards.items()}
         placed = {p: (n, on.get(p, ())) for p, n in enumerate(cluster.node.tolist()) if n >= 0}
-        assert all(check.ok for check in check_placement(instance, {}, placed))
+        assert all(check.ok for check in check_placement(PodData(instance, {}), placed))
 
 
 def test_a_certificate_refuses_too_much_compute() -> None:
@@ -75,8 +76,3 @@ def test_compute_without_memory_is_refused() -> None:
     with pytest.raises(ValidationError, match="gives gpu_compute but wants no GPU memory; give gpu_memory_gb"):
         Pod(name="p", gpu_compute=0.5)
     assert np.array_equal(drawn([(2, 0.5, 1, 0), (2, 0.3, 1, 0)]).arrays.exact.compute, [5, 3])
-
-
-def test_rows_are_the_equations() -> None:
-    for cards in (True, False):
-        assert "compute" in rows_of(PodPlacement(drawn([(2, 0.5, 1, 0)]), cards=cards))

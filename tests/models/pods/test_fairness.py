@@ -13,7 +13,7 @@ from flowlex.instances.group_rules import PodGang, PodQueue
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.admission_levels import pod_values
-from flowlex.validation.restated.pods.values import QueueShares, levels_of
+from flowlex.validation.restated.pods.levels import QueueShares, levels_of
 from tests.models.pods.oracles import BySearch
 from tests.models.pods.oracles import solved as solved_by_all
 

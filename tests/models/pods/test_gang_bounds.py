@@ -17,7 +17,7 @@ from flowlex.models.pods.methods.gang_bounds import gangs_out, largest_sum, most
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.validation.certificates import verify
 from flowlex.validation.restated.pods.kinds import Kinds
-from flowlex.validation.restated.pods.rules import RuleBook
+from flowlex.validation.restated.pods.rules import hold, rules_of
 from tests.models.pods.oracles import BySearch
 
 
@@ -120,9 +120,9 @@ def test_no_placement_exceeds_what_rules_leave(pods: Any, within: Any, limits: A
         if name.startswith("spread"):
             told = bounds.of_spread(name.split("'")[1])
             assert most[r] == (np.inf if told is None else told)
-    book, counted = RuleBook(instance), set()
+    rules, counted = rules_of(instance), set()
     for at in itertools.product(range(-1, len(nodes)), repeat=len(made)):
-        if any(pod.node and n < 0 for pod, n in zip(made, at, strict=True)) or not book.holds(at):
+        if any(pod.node and n < 0 for pod, n in zip(made, at, strict=True)) or not hold(rules, at):
             continue
         cluster = Cluster(view, cards=cards)
         if not all(n < 0 or (cluster.fits_node(p, n) and cluster.add(p, n) is None) for p, n in enumerate(at)):

@@ -9,20 +9,12 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flowlex.instances.pods import Pod, PodInstance
-from flowlex.validation.restated.pods.rules import RuleBook
-from flowlex.validation.restated.pods.sizes import (
-    balance_of,
-    fits_wishes,
-    kind_of,
-    loads_of,
-    need_of,
-    size_of,
-    wants_gpu,
-)
-from flowlex.validation.restated.pods.values import QueueShares, levels_of
+from flowlex.instances.pods import PodInstance
+from flowlex.validation.restated.pods.instance_data import PodData
+from flowlex.validation.restated.pods.levels import QueueShares, levels_of
+from flowlex.validation.restated.pods.rules import hold
+from flowlex.validation.restated.pods.sizes import balance_of, kind_of, loads_of
 
 #: Most placements, before any exclusion, for which enumeration is tried.
 _PLACEMENTS = 2e7
@@ -50,140 +42,109 @@ def all_ways(
     return search.counts, search.value
 
 
-class _Usage:
-    """What is used of every node and card."""
-
-    def __init__(self, instance: PodInstance, *, cards: bool) -> None:
-        self.instance, self.apart, nodes = instance, cards, instance.nodes
-        self.cpu, self.memory = [Fraction(0)] * len(nodes), [Fraction(0)] * len(nodes)
-        self.gpu = [[Fraction(0)] * max(1, node.cards if self.apart else 1) for node in nodes]
-        self.compute = [[Fraction(0)] * len(held) for held in self.gpu]
-
-    def put(self, pod: Pod, n: int, on: Sequence[int], sign: int = 1) -> None:
-        """Add (or with -1 remove) what a pod takes of a node and of these cards."""
-        need, part = self._asks(pod, n)
-        self.cpu[n] += sign * size_of(pod.cpu_cores)
-        self.memory[n] += sign * size_of(pod.memory_gb)
-        for k in on if wants_gpu(pod) else ():
-            if 0 <= k < len(self.gpu[n]):
-                self.gpu[n][k] += sign * need
-                self.compute[n][k] += sign * part
-
-    def _asks(self, pod: Pod, n: int) -> tuple[Fraction, Fraction]:
-        """GB and compute on each card, or on the node."""
-        times = 1 if self.apart else pod.gpu_cards
-        return need_of(pod, self.instance.nodes[n]) * times, size_of(pod.gpu_compute) * times
-
-    def _has(self, n: int) -> tuple[Fraction, Fraction]:
-        """GB and compute of each card, or of all of them."""
-        node = self.instance.nodes[n]
-        return size_of(node.card_gb) * (1 if self.apart else node.cards), Fraction(1 if self.apart else node.cards)
-
-    def ways(self, pod: Pod, n: int) -> Iterator[tuple[int, ...]]:
-        """Yield the choices of cards on which a pod fits beside what a node holds."""
-        node = self.instance.nodes[n]
-        if not fits_wishes(pod, node) or size_of(node.cpu_cores) - self.cpu[n] < size_of(pod.cpu_cores):
-            return
-        if size_of(node.memory_gb) - self.memory[n] < size_of(pod.memory_gb):
-            return
-        if not wants_gpu(pod):
-            yield ()
-        elif node.cards:
-            (need, part), (memory, compute) = self._asks(pod, n), self._has(n)
-            rooms = enumerate(zip(self.gpu[n], self.compute[n], strict=True))
-            able = [k for k, (gb, shares) in rooms if memory - gb >= need and compute - shares >= part]
-            if self.apart and pod.node_cards is not None and pod.node == node.name:  # it may only be on these
-                able = [k for k in able if k in pod.node_cards]
-            yield from combinations(able, pod.gpu_cards if self.apart else 1)
-
-    def loads(self) -> NDArray[np.float64]:
-        """(N,) weighted utilisation."""
-        return loads_of(self.instance, self.cpu, self.memory, self.gpu)
-
-
 class _AllWays:
     """Backtracking over pods: each on every node and its cards, or waiting."""
 
     def __init__(self, instance: PodInstance, options: Mapping[str, Any], given: Sequence[int], limit: int) -> None:
         self.instance, self.measure = instance, str(options.get("balance", "deviation"))
-        self.budget = size_of(float(options.get("move_budget", 0.0)))
+        data = self.data = PodData(instance, options)
         self.levels, self.fair = levels_of(instance, options), options.get("admission") == "fair"
-        self.shares, self.book = QueueShares(instance, options), RuleBook(instance)
-        self.pinned = any(pod.node_cards is not None for pod in instance.pods)
+        self.shares = QueueShares(instance, options)
         self.ranks = sorted({each.rank for each in self.levels if each is not None})
-        self.usage = _Usage(instance, cards=bool(options.get("cards", True)))
-        self.where = [-1] * len(instance.pods)
+        pods, nodes = len(instance.pods), len(instance.nodes)
+        p, n = np.repeat(np.arange(pods), nodes), np.tile(np.arange(nodes), pods)
+        self.may = data.may(p, n).reshape(pods, nodes).tolist()
+        self.need = data.need(p, n).reshape(pods, nodes).tolist()
+        self.cost = [data.move_cost[k] for k in range(pods)]
+        times = 1 if data.cards else data.many
+        self.sizes = [*zip(data.cpu.of_pod.tolist(), data.memory.of_pod.tolist(), strict=True)]
+        self.compute = (data.compute.of_pod * times).tolist()
+        # What is free: cores and memory of nodes; memory and compute of cards, or of all together.
+        self.free = [[*each] for each in zip(data.cpu.of_node.tolist(), data.memory.of_node.tolist(), strict=True)]
+        one = int(data.compute.of_node[0])
+        has = zip(data.has.tolist(), data.whole.tolist(), strict=True)
+        self.room = [[[gb, one] for _ in range(k)] if data.cards else [[gb, one * k]] for k, gb in has]
+        self.where = [-1] * pods
         self.own = [Fraction(0)] * len(self.ranks)
-        for level, n in zip(self.levels, given, strict=False):
-            if level is not None and n >= 0:
+        for level, at in zip(self.levels, given, strict=False):
+            if level is not None and at >= 0:
                 self.own[self.ranks.index(level.rank)] += level.worth
         # The most important first, equal pods together, to prune what cannot reach the best and to try exchanges of
         # equal pods only once.
         kinds = [repr(kind_of(pod)) for pod in instance.pods]
         rank = [(0, 0) if each is None else each.rank for each in self.levels]
-        self.order = sorted(range(len(kinds)), key=lambda p: (self.levels[p] is not None, rank[p], kinds[p]))
+        self.order = sorted(range(pods), key=lambda p: (self.levels[p] is not None, rank[p], kinds[p]))
         self.equal = [k > 0 and kinds[p] == kinds[self.order[k - 1]] for k, p in enumerate(self.order)]
         self.left = [[Fraction(0)] * len(self.ranks)]
-        for p in reversed(self.order):
-            rest, level = list(self.left[0]), self.levels[p]
-            if level is not None:
-                rest[self.ranks.index(level.rank)] += level.worth
-            self.left.insert(0, rest)
+        for k in reversed(self.order):
+            self.left.insert(0, self._with(self.left[0], k))
         self.best, self.value, self.counts = [Fraction(-1)] * len(self.ranks), math.inf, list[Fraction]()
         self.steps, self.limit = 0, limit
+
+    def _with(self, counts: list[Fraction], p: int) -> list[Fraction]:
+        """The admission by level with one more pod."""
+        level, more = self.levels[p], list(counts)
+        if level is not None:
+            more[self.ranks.index(level.rank)] += level.worth
+        return more
 
     def go(self, k: int, counts: list[Fraction], spent: Fraction) -> None:
         """Enumerate the pods from the k-th on, given the admission by level and the cost of moves so far."""
         self.steps += 1
-        if self.steps > self.limit or self._hopeless(k, counts):
+        hopeless = not self.fair and [a + b for a, b in zip(counts, self.left[k], strict=True)] < self.best
+        if self.steps > self.limit or hopeless:
             return
         if k == len(self.order):
             self._offer(counts)
             return
         p = self.order[k]
-        pod, level = self.instance.pods[p], self.levels[p]
         before = self.where[self.order[k - 1]] if self.equal[k] else 0
-        for n, node in enumerate(self.instance.nodes):
-            moved = pod.node is not None and node.name != pod.node
-            more = spent + (size_of(pod.move_cost or 0.0) if moved else 0)
-            if n < before or before < 0 or more > self.budget:
+        for n in range(before, len(self.free)) if before >= 0 else ():
+            more = spent + (self.cost[p] if self.data.home[p] not in (-1, n) else 0)
+            if more > self.data.budget or not self.may[p][n]:
                 continue
-            if moved and pod.move_cost is None:
-                continue
-            for on in self._unequal(pod, n):
-                self.usage.put(pod, n, on)
-                new, self.where[p] = list(counts), n
-                if level is not None:
-                    new[self.ranks.index(level.rank)] += level.worth
-                self.go(k + 1, new, more)
-                self.usage.put(pod, n, on, -1)
+            for on in self._cards(p, n):
+                self._take(p, n, on, 1)
+                self.where[p] = n
+                self.go(k + 1, self._with(counts, p), more)
+                self._take(p, n, on, -1)
         self.where[p] = -1
-        if level is not None:
+        if self.levels[p] is not None:
             self.go(k + 1, counts, spent)
 
-    def _unequal(self, pod: Pod, n: int) -> Iterator[tuple[int, ...]]:
-        """Choices of cards for a pod; of equally filled cards only the first, unless pods are tied to cards."""
-        tried, gpu, compute = set[tuple[tuple[Fraction, Fraction], ...]](), self.usage.gpu[n], self.usage.compute[n]
-        for on in self.usage.ways(pod, n):
-            held = tuple(sorted((gpu[k], compute[k]) for k in on))
-            if self.pinned or held not in tried:
+    def _take(self, p: int, n: int, on: Sequence[int], sign: int) -> None:
+        """Take (or with -1 give back) what a pod uses of a node and of these cards."""
+        for r, size in enumerate(self.sizes[p]):
+            self.free[n][r] -= sign * size
+        for k in on:
+            self.room[n][k][0] -= sign * self.need[p][n]
+            self.room[n][k][1] -= sign * self.compute[p]
+
+    def _cards(self, p: int, n: int) -> Iterator[tuple[int, ...]]:
+        """Choices of cards on which a pod fits; of equally filled cards only the first, unless cards are known."""
+        if any(size > left for size, left in zip(self.sizes[p], self.free[n], strict=True)):
+            return
+        if not self.data.gpu[p]:
+            yield ()
+            return
+        known = int(self.data.known[p]) if self.data.home[p] == n and self.data.cards else 0
+        room = enumerate(self.room[n])
+        able = [k for k, (gb, part) in room if gb >= self.need[p][n] and part >= self.compute[p]]
+        able = [k for k in able if not known or known >> k & 1]
+        tried = set[tuple[tuple[int, ...], ...]]()
+        for on in combinations(able, int(self.data.many[p]) if self.data.cards else 1):
+            held = tuple(sorted(tuple(self.room[n][k]) for k in on))
+            if self.data.known.any() or held not in tried:
                 tried.add(held)
                 yield on
 
-    def _hopeless(self, k: int, counts: list[Fraction]) -> bool:
-        """Whether even with all remaining pods less is placed than in the best placement."""
-        return not self.fair and [a + b for a, b in zip(counts, self.left[k], strict=True)] < self.best
-
     def _offer(self, counts: list[Fraction]) -> None:
         """Keep a placement that admits more than the best, or as much and more evenly."""
-        if (now := self._rank(counts)) >= self.best and self.book.holds(self.where):
-            value = balance_of(self.usage.loads(), self.measure)
+        now = counts
+        if self.fair:  # sorted shares, pods without queue, and whether it is the given answer
+            rest = [many for many, level in zip(counts, self.ranks, strict=True) if level[0]]
+            now = [*self.shares.ordered(self.where), *rest, Fraction(counts == self.own)]
+        if now >= self.best and hold(self.data.rules, self.where):
+            value = balance_of(loads_of(self.instance, self.where), self.measure)
             if now > self.best or value < self.value:
                 self.best, self.value, self.counts = now, value, counts
-
-    def _rank(self, counts: list[Fraction]) -> list[Fraction]:
-        """Key of comparison: the levels; or sorted shares, pods without queue, and whether it is the given answer."""
-        if not self.fair:
-            return counts
-        rest = [many for many, level in zip(counts, self.ranks, strict=True) if level[0]]
-        return [*self.shares.ordered(self.where), *rest, Fraction(counts == self.own)]

@@ -20,33 +20,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.instances.pods import PodInstance
 from flowlex.validation.proofs.blocks import best_filling
-from flowlex.validation.proofs.exact_program import Block, Exact, ExactProgram, Positions, Whole
+from flowlex.validation.proofs.exact_program import Block, Exact, ExactProgram, Positions, Whole, narrow, scaled
 from flowlex.validation.proofs.program_builder import ProgramBuilder
-from flowlex.validation.restated.pods.domain_bounds import GangBounds
-from flowlex.validation.restated.pods.rules import RuleBook
-from flowlex.validation.restated.pods.sizes import (
-    Level,
-    fits_wishes,
-    kind_of,
-    machine_kind,
-    need_of,
-    rates_of,
-    size_of,
-    units_of,
-    wants_gpu,
-)
-from flowlex.validation.restated.pods.values import levels_of
+from flowlex.validation.restated.pods.gang_bounds import GangBounds
+from flowlex.validation.restated.pods.instance_data import PodData
+from flowlex.validation.restated.pods.levels import Level, levels_of, units_of
+from flowlex.validation.restated.pods.sizes import kind_of, machine_kind, numbered, rates_of
 
 #: Loads are rounded to this share of a node's capacity.
 _LOAD = Fraction(1, 10**9)
@@ -56,58 +46,45 @@ _STEPS = 4_000_000
 _NONE = Fraction(10**30)
 #: Rounding error of a sum, relative to its size.
 _ROUNDING = 1e-11
-
-
-class Shape(NamedTuple):
-    """What a pod takes of a node: cores, memory, total GPU memory, GPU memory of each slot, slots; its load."""
-
-    cpu: Fraction
-    memory: Fraction
-    gpu: Fraction
-    slot: Fraction
-    slots: int
-    load: int
+#: Forms of the cost of a load, see `node_patterns`.
+_LAWS = {"deviation": 0, "mean_absolute": 1, "max_load": 2}
 
 
 @dataclass(frozen=True, eq=False)
 class NodeKind:
     """Equal nodes on which the same pods stay, and to which the same pods may return."""
 
-    node: PodNode
+    node: int  # the first of them
     many: int
-    held: tuple[tuple[Shape, int], ...]  # shapes of the pods that stay there, and their numbers
-    # shapes, of: shapes of the pods that may come, and the number of that of each of its columns
-    shapes: tuple[Shape, ...]
+    # shapes: (H, 6) cores, memory, GPU memory in all and of each slot, slots, load of the pods that may come; columns,
+    # of: columns ``pods`` of these, and the shape of each
+    shapes: Whole
+    columns: Positions
     of: Positions
-    #: Whether cards are distinguished, and the size of a card (else of all).
-    cards: bool
-    whole: Fraction
-
-    def held_of(self, what: str) -> Fraction:
-        """What the pods that stay on a node use together."""
-        return sum((Fraction(getattr(shape, what)) * many for shape, many in self.held), Fraction(0))
+    held: Whole  # (S, 6) the same of each pod that stays there
+    room: Whole  # (3,) cores, memory, GPU memory of a node
+    whole: int  # size of a card (else of all)
+    cards: int  # number of cards; 0 if these are not distinguished
 
     @cached_property
     def _sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int, NDArray[np.int64]]:
         """(H, 5) sizes of shapes, (4,) what is free, the size of a card, (S, 2) slots that are held, with owners."""
-        distinct = self.shapes
-        node, one = self.node, self.whole
-        cards = node.cards if self.cards else min(1, node.cards)
-        room = [size_of(node.cpu_cores) - self.held_of("cpu"), size_of(node.memory_gb) - self.held_of("memory")]
-        room = [max(Fraction(0), left) for left in (*room, one * cards - self.held_of("gpu"))]
-        slots = [(s, pod) for s, many in self.held if s.slots for pod in range(many)]
-        cpu, most_cpu = _in_units([s.cpu for s in distinct], room[:1])
-        memory, most_memory = _in_units([s.memory for s in distinct], room[1:2])
-        needs = [[s.gpu for s in distinct], [s.slot for s in distinct], [s.slot for s, _ in slots]]
-        gpu, (most_gpu, card) = _in_units([need for part in needs for need in part], [room[2], one])
-        n = len(distinct)
-        large = cards - sum(s.slots * many for s, many in self.held if 2 * s.slot > one)
-        sizes = np.array([cpu, memory, gpu[:n], gpu[n : 2 * n], [s.slots for s in distinct]], np.int64)
-        owners = enumerate(zip(gpu[2 * n :], slots, strict=True))
-        rows = [(size, owner) for owner, (size, (s, _)) in owners for _ in range(s.slots)]
-        held = np.array(sorted(rows, key=lambda row: (-row[0], row[1])), np.int64).reshape(len(rows), 2)
-        left = np.array([*most_cpu, *most_memory, most_gpu, max(0, large)])
-        return sizes.reshape(5, n).T.copy(), left, card, held
+        free = np.maximum(0, self.room - self.held[:, :3].sum(axis=0))
+        slots = sorted(((-int(pod[3]), k) for k, pod in enumerate(self.held) for _ in range(pod[4])))
+        held = np.array([(-size, k) for size, k in slots], object).reshape(-1, 2)
+        sizes, card = self.shapes[:, :5].copy(), self.whole
+        # Beyond 60 bits, sizes are rounded so that never less fits.
+        for r, columns in ((0, [0]), (1, [1]), (2, [2, 3])):
+            top = max(int(free[r]), card if r == 2 else 1)
+            if top >= 2**60:
+                sizes[:, columns] = sizes[:, columns] * 2**60 // top
+                free[r] = -(-int(free[r]) * 2**60 // top)
+                if r == 2:
+                    held[:, 0], card = held[:, 0] * 2**60 // top, -(-card * 2**60 // top)
+            sizes[:, columns] = np.minimum(sizes[:, columns], 2**61)
+        large = self.cards - int(self.held[2 * self.held[:, 3] > self.whole, 4].sum())
+        left = np.array([*free, max(0, large)], np.int64)
+        return sizes.astype(np.int64), left, card, held.astype(np.int64)
 
     def cheapest(
         self, cost: NDArray[np.float64], many: Positions, law: int, low: float, high: float, fine: float
@@ -115,16 +92,16 @@ class NodeKind:
         """A lower bound on the costs of the pods of a node and of its load; ``many``: pods of each column."""
         from flowlex.validation.restated.pods.node_patterns import best_pattern
 
-        distinct, of, (sizes, room, card, held) = self.shapes, self.of, self._sizes
-        start, earns = float(self.held_of("load") * _LOAD), -cost
-        loads = np.array([float(s.load * _LOAD) for s in distinct])
+        of, (sizes, room, card, held), shapes = self.of, self._sizes, len(self.shapes)
+        start, earns = float(int(self.held[:, 5].sum()) * _LOAD), -cost
+        loads = self.shapes[:, 5].astype(np.float64) * float(_LOAD)
         none = loads[of] <= 0
         free = math.fsum((np.maximum(earns, 0.0) * many)[none].tolist())
-        best = np.full(len(distinct), -np.inf)
+        best = np.full(shapes, -np.inf)
         np.maximum.at(best, of, earns)
         chosen = np.flatnonzero(loads > 0)
         chosen = chosen[np.argsort(-best[chosen] / loads[chosen], kind="stable")]
-        most = np.zeros(len(distinct), np.int64)
+        most = np.zeros(shapes, np.int64)
         np.add.at(most, of, many)
         sizes, loads, most = sizes[chosen], loads[chosen], most[chosen]
         for r in range(3):
@@ -132,16 +109,15 @@ class NodeKind:
         width = int(most.max(initial=0)) + 1
         profit = np.zeros((len(chosen), width + 1))
         order = np.lexsort((-earns, of))
-        starts = np.searchsorted(of[order], np.arange(len(distinct) + 1))
+        starts = np.searchsorted(of[order], np.arange(shapes + 1))
         for row, h in enumerate(chosen.tolist()):
             mine = order[starts[h] : starts[h + 1]]
             each = np.repeat(earns[mine], np.minimum(many[mine], width))[:width]
             profit[row, 1 : len(each) + 1] = np.cumsum(each)
         slots = np.argsort(-sizes[:, 3], kind="stable").astype(np.int64)
-        cards = self.node.cards if self.cards else 0
         bounds = np.array([low, high, 0.0, start, max(1.0, start)])
         found = best_pattern(
-            sizes, loads, most, profit, room, card // 2, held, slots, card, cards, law, bounds, fine, _STEPS
+            sizes, loads, most, profit, room, card // 2, held, slots, card, self.cards, law, bounds, fine, _STEPS
         )
         return -(free + float(found))
 
@@ -151,231 +127,167 @@ class Kinds:
 
     def __init__(self, instance: PodInstance, options: Mapping[str, Any]) -> None:
         self.options: Mapping[str, Any]
-        self.instance, self.options = instance, options
-        self.cards: bool = bool(options.get("cards", True))
-        self.budget: Fraction = size_of(float(options.get("move_budget", 0.0)))
-        groups: dict[tuple[object, ...], list[Pod]] = {}
-        for pod in instance.pods:
-            groups.setdefault(kind_of(pod), []).append(pod)
-        self.groups: list[list[Pod]] = [*groups.values()]
-        self.pod: list[Pod] = [pods[0] for pods in self.groups]
-        of = {pod.name: level for pod, level in zip(instance.pods, levels_of(instance, options), strict=True)}
-        self.level: list[Level | None] = [of[pod.name] for pod in self.pod]
-        self.unit: dict[str, Fraction] = units_of(each for each in self.level if each is not None)
+        self.instance, self.options, self.data = instance, options, PodData(instance, options)
+        self._group, self._first = numbered(map(kind_of, instance.pods))
+        self.many: Positions = np.bincount(self._group, minlength=len(self._first))
+        every = levels_of(instance, options)
+        self.level: list[Level | None] = [every[p] for p in self._first.tolist()]
+        self.unit: dict[str, Fraction] = units_of(self.level)
+        self.bounds = GangBounds(self.data, every)
+        #: By name of a pod or node, the name of the first of its kind.
+        names = self.data.pod_names
+        self.label_of_pod = {name: names[self._first[g]] for name, g in zip(names, self._group.tolist(), strict=True)}
 
-    # Pods and nodes
-
-    def pinned(self, pod: Pod) -> bool:
-        """Whether a pod runs and cannot move; it may still be stopped."""
-        return pod.node is not None and (pod.move_cost is None or size_of(pod.move_cost) > self.budget)
-
-    def held(self, k: int) -> bool:
-        """Whether pods of a group stay where they are in every placement."""
-        return self.pinned(self.pod[k]) and self.level[k] is None
-
-    def whole(self, node: PodNode) -> Fraction:
-        """GB of a card, or of all cards if these are not distinguished."""
-        return size_of(node.card_gb) * (1 if self.cards else node.cards)
-
-    def need(self, pod: Pod, node: PodNode) -> Fraction:
-        """GB on each card, or on the node."""
-        return need_of(pod, node) * (1 if self.cards else pod.gpu_cards)
-
-    def fits(self, pod: Pod, node: PodNode) -> bool:
-        """Whether a pod fits the node when it is empty."""
-        if pod.cpu_cores > node.cpu_cores or pod.memory_gb > node.memory_gb or not fits_wishes(pod, node):
-            return False
-        if not wants_gpu(pod):
-            return True
-        whole, need = self.whole(node), self.need(pod, node)
-        return bool(whole) and need <= whole and pod.gpu_cards <= node.cards
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return len(self.instance.nodes)
 
     @cached_property
-    def bounds(self) -> GangBounds:
-        """What gangs and spreads exclude."""
-        return GangBounds(self)
+    def _held(self) -> NDArray[np.bool_]:
+        """(G,) whether pods of a group stay where they are in every placement."""
+        data, p = self.data, self._first
+        return (data.home[p] >= 0) & ~data.movable[p] & data.must[p]
 
     @cached_property
     def lost(self) -> dict[str, Fraction]:
         """By level, the value of pods that fit nowhere, and of the gangs of such pods."""
-        alone: set[str | None] = {*self.bounds.nowhere}
-        able = set(self._pairs[0].tolist()) | {k for k in range(len(self.pod)) if self.held(k)}
-        alone |= {pod.gang for k, pod in enumerate(self.pod) if k not in able} - {None}
+        able = self._held.copy()
+        able[self._pairs[0]] = True
+        gangs = [self.instance.pods[p].gang for p in self._first.tolist()]
+        alone = self.bounds.nowhere | {gang for gang, there in zip(gangs, able, strict=True) if not there} - {None}
         lost: dict[str, Fraction] = {}
-        for k, (pods, level) in enumerate(zip(self.groups, self.level, strict=True)):
-            if level is not None and (k not in able or self.pod[k].gang in alone):
-                lost[level.key] = lost.get(level.key, Fraction(0)) + level.worth * len(pods)
+        for g, level in enumerate(self.level):
+            if level is not None and (not able[g] or gangs[g] in alone):
+                lost[level.key] = lost.get(level.key, Fraction(0)) + level.worth * int(self.many[g])
         return lost
 
     @cached_property
-    def _nodes(self) -> list[tuple[PodNode, list[PodNode], Counter[int]]]:
-        """One node of each kind, all of them, and the groups of the pods that stay there."""
-        stays: dict[str, Counter[int]] = {}
-        home: set[str] = set()
-        for k, pods in enumerate(self.groups):
-            at = self.pod[k].node
-            if at is not None and self.held(k):
-                stays.setdefault(at, Counter())[k] += len(pods)
-            elif at is not None:
-                home.add(at)
-        kinds: dict[tuple[object, ...], list[PodNode]] = {}
-        asks = [(*_asked(pod), pod.gpu_compute) for pod in self.pod]
-        for node in self.instance.nodes:
-            there: Counter[object] = Counter()
-            for k, many in stays.get(node.name, Counter[int]()).items():
-                there[asks[k]] += many
-            own = node.name if node.name in home else None
-            kinds.setdefault((machine_kind(node), frozenset(there.items()), own), []).append(node)
-        return [(nodes[0], nodes, stays.get(nodes[0].name, Counter())) for nodes in kinds.values()]
+    def _nodes(self) -> tuple[Positions, Positions, list[Counter[int]]]:
+        """(N,) kind of each node, the first node of each kind, and the pods that stay there (one of each group)."""
+        stays, home = [Counter[int]() for _ in self.instance.nodes], set[int]()
+        for g, p in enumerate(self._first.tolist()):
+            if (n := int(self.data.home[p])) >= 0 and self._held[g]:
+                stays[n][p] += int(self.many[g])
+            elif n >= 0:
+                home.add(n)
+        keys = []
+        for n, (node, there) in enumerate(zip(self.instance.nodes, stays, strict=True)):
+            asks = Counter[object]()
+            for p, many in there.items():
+                pod = self.instance.pods[p]
+                sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards)
+                asks[*sizes, pod.gpu_compute] += many
+            keys.append((machine_kind(node), frozenset(asks.items()), n if n in home else -1))
+        of, first = numbered(keys)
+        return of, first, [stays[n] for n in first.tolist()]
+
+    @cached_property
+    def label_of_node(self) -> dict[str, str]:
+        """By name of a node, the name of the first of its kind."""
+        names, (of, first, _) = self.data.node_names, self._nodes
+        return {name: names[first[c]] for name, c in zip(names, of.tolist(), strict=True)}
 
     @cached_property
     def _pairs(self) -> tuple[Positions, Positions]:
         """Group and kind of nodes of every column ``pods``: those that stay, and gangs without a place, have none."""
-        may: list[list[int]] = []
-        known: dict[tuple[object, ...], list[int]] = {}
-        for k, pod in enumerate(self.pod):
-            if self.held(k) or pod.gang in self.bounds.nowhere:
-                may.append([])
-                continue
-            key = (
-                *_asked(pod),
-                frozenset(pod.node_labels.items()),
-                *map(frozenset, (pod.tolerations, pod.card_models)),
-            )
-            if key not in known:
-                known[key] = [c for c, (node, _, _) in enumerate(self._nodes) if self.fits(pod, node)]
-            pinned = self.pinned(pod)
-            may.append([c for c in known[key] if not pinned or self._nodes[c][0].name == pod.node])
-        group = np.repeat(np.arange(len(may)), [len(each) for each in may])
-        return group, np.array([c for each in may for c in each], np.int64)
+        _, node, _ = self._nodes
+        gangs = (self.instance.pods[p].gang in self.bounds.nowhere for p in self._first.tolist())
+        groups = np.flatnonzero(~(self._held | np.fromiter(gangs, bool, len(self._first))))
+        group, kind = np.repeat(groups, len(node)), np.tile(np.arange(len(node)), len(groups))
+        may = self.data.may(self._first[group], node[kind])
+        return group[may], kind[may]
 
     @cached_property
     def kinds(self) -> list[NodeKind]:
         """The kinds of nodes, with the shapes of the pods that may come."""
-        group, kind = self._pairs
-        rates = dict(zip((n.name for n in self.instance.nodes), rates_of(self.instance).tolist(), strict=True))
-        found = []
-        for c, (node, nodes, held) in enumerate(self._nodes):
-            mine = group[kind == c].tolist()
-            asks = {_asked(self.pod[k]): k for k in mine}
-            shape = {ask: self._shape(self.pod[k], node, rates[node.name]) for ask, k in asks.items()}
-            number = {each: h for h, each in enumerate(dict.fromkeys(shape.values()))}
-            place = {ask: number[each] for ask, each in shape.items()}
-            of = np.array([place[_asked(self.pod[k])] for k in mine], np.int64)
-            stays = tuple((self._shape(self.pod[k], node, rates[node.name]), many) for k, many in held.items())
-            found.append(NodeKind(node, len(nodes), stays, tuple(number), of, self.cards, self.whole(node)))
+        data, (group, kind), (of, first, stays) = self.data, self._pairs, self._nodes
+        rates, found = rates_of(self.instance), []
+
+        def shapes(p: Positions, n: int) -> Whole:
+            need = np.where(data.gpu[p], data.need(p, np.full(len(p), n)), 0).astype(object)
+            slots = np.where(data.gpu[p], data.many[p] if data.cards else 1, 0)
+            cores, memory = data.cpu.of_pod[p], data.memory.of_pod[p]
+            sizes = (need * slots, data.gb), (cores, data.cpu.unit), (memory, data.memory.unit)
+            gpu, cpu, gb = (Exact(numbers, unit).floats for numbers, unit in sizes)
+            load = np.rint((gpu * rates[n, 0] + cpu * rates[n, 1] + gb * rates[n, 2]) / float(_LOAD))
+            columns = (cores, memory, need * slots, need, slots, load.astype(np.int64))
+            return np.stack([np.asarray(each, object) for each in columns], axis=1)
+
+        for c, (n, there) in enumerate(zip(first.tolist(), stays, strict=True)):
+            mine = np.flatnonzero(kind == c)
+            every = shapes(self._first[group[mine]], n)
+            number, one = numbered(map(tuple, every.tolist()))
+            held = shapes(np.fromiter(there.elements(), np.int64), n)
+            has = data.card[n] * data.has[n]
+            room = np.array([data.cpu.of_node[n], data.memory.of_node[n], has], object)
+            cards = int(data.has[n]) if data.cards else 0
+            many = int((of == c).sum())
+            found.append(NodeKind(n, many, every[one], mine, number, held, room, int(data.whole[n]), cards))
         return found
-
-    def _shape(self, pod: Pod, node: PodNode, rates: Sequence[float]) -> Shape:
-        need = self.need(pod, node) if wants_gpu(pod) else Fraction(0)
-        slots = (pod.gpu_cards if self.cards else 1) if wants_gpu(pod) else 0
-        load = rates[0] * float(need * slots) + rates[1] * pod.cpu_cores + rates[2] * pod.memory_gb
-        whole = round(load / float(_LOAD))
-        return Shape(size_of(pod.cpu_cores), size_of(pod.memory_gb), need * slots, need, slots, whole)
-
-    # Labels: any pod stands for its group, any node for its kind
-
-    @cached_property
-    def label_of_pod(self) -> dict[str, str]:
-        """By name of a pod, the label of its group."""
-        return {pod.name: pods[0].name for pods in self.groups for pod in pods}
-
-    @cached_property
-    def label_of_node(self) -> dict[str, str]:
-        """By name of a node, the label of its kind."""
-        return {each.name: node.name for node, nodes, _ in self._nodes for each in nodes}
 
     # Rows and blocks that both phases share
 
-    def _start(self, *, rules: bool) -> tuple[ProgramBuilder, dict[str, Sequence[Block]]]:
+    def _start(self, *, rules: bool) -> tuple[ProgramBuilder, dict[str, Any]]:
         """Columns ``pods`` and ``slots``, their rows, and the blocks of cards."""
-        of, (group, kind), kinds = ProgramBuilder(), self._pairs, self.kinds
-        many = np.array([len(pods) for pods in self.groups], np.int64)
-        names = [pods[0].name for pods in self.groups]
-        of.columns(
-            "pods",
-            [{"pod": names[g], "node": kinds[c].node.name} for g, c in zip(group.tolist(), kind.tolist(), strict=True)],
-            upper=many[group].tolist(),
-        )
-        must = np.array([level is None for level in self.level], bool)
-        there = np.zeros(len(many), bool)
-        there[group] = True
+        of, data, (group, kind), kinds = ProgramBuilder(), self.data, self._pairs, self.kinds
+        p, every = self._first[group], np.arange(len(group))
+        pods, nodes = [data.pod_names[i] for i in self._first.tolist()], [data.node_names[k.node] for k in kinds]
+        pairs = zip(group.tolist(), kind.tolist(), strict=True)
+        of.columns("pods", [{"pod": pods[g], "node": nodes[c]} for g, c in pairs], upper=self.many[group])
+        must = data.must[self._first]
         for name, relation, which in (("pod", "<=", ~must), ("running", "==", must)):
-            rows = np.flatnonzero(which & there)
-            mine = np.flatnonzero(which[group])
-            terms = np.searchsorted(rows, group[mine]), mine, 1
-            of.rows(name, relation, [names[g] for g in rows.tolist()], many[rows], terms, empty=True)
-        nodes, every = [each.node.name for each in kinds], np.arange(len(group))
-        for name, field in (("cpu", "cpu_cores"), ("memory", "memory_gb")):
-            sizes = Exact.of(size_of(getattr(pod, field)) for pod in self.pod)
-            free = [k.many * (size_of(getattr(k.node, field)) - k.held_of(name)) for k in kinds]
-            of.rows(name, "<=", nodes, free, (kind, every, Exact(sizes.numbers[group], sizes.unit)), empty=True)
-        blocks = self._slots(of)
-        if (away := self._moves()).any():
-            of.rows("moves", "<=", [""], self.budget, (0 * every, every, away.tolist()))
-        if rules:
-            self._rules(of)
+            rows, mine = np.unique(group[which[group]]), np.flatnonzero(which[group])
+            labels = [pods[g] for g in rows.tolist()]
+            placed = np.searchsorted(rows, group[mine]), mine, 1
+            of.rows(name, relation, labels, self.many[rows], placed, empty=True)
+        for r, (name, sizes) in enumerate((("cpu", data.cpu), ("memory", data.memory))):
+            free = narrow([int(k.many * (k.room[r] - k.held[:, r].sum())) for k in kinds])
+            used = Exact(sizes.of_pod[p], sizes.unit)
+            of.rows(name, "<=", nodes, Exact(free, sizes.unit), (kind, every, used), empty=True)
+        blocks = self._slots(of, nodes)
+        away = np.flatnonzero((data.home[p] >= 0) & (data.home[p] != self._nodes[1][kind]))
+        if (data.move_cost.numbers[p[away]] != 0).any():
+            cost = Exact(data.move_cost.numbers[p[away]], data.move_cost.unit)
+            of.rows("moves", "<=", [""], data.budget, (0 * away, away, cost))
+        for name, (asking, share) in self.bounds.totals().items() if rules else ():
+            part: dict[int, Any] = dict(zip(asking.tolist(), share.tolist(), strict=True))
+            terms = {j: part[q] for j, q in enumerate(p.tolist()) if q in part}
+            stays = zip(self._first[self._held].tolist(), self.many[self._held].tolist(), strict=True)
+            of.row("rule", name, terms, "<=", 1 - sum(many * part.get(q, 0) for q, many in stays))
         return of, {"card": blocks}
 
-    def _slots(self, of: ProgramBuilder) -> list[Block]:
+    def _slots(self, of: ProgramBuilder, nodes: list[str]) -> list[Block]:
         """Slots by kind of nodes and size: as many as pods need; what a card holds."""
-        _, kind = self._pairs
-        labels, upper, blocks, places = list[Any](), list[int](), list[Block](), dict[tuple[int, float], int]()
-        used, rhs = list[tuple[int, int, int]](), list[int]()
-        start = of.count
-        for c, each in enumerate(self.kinds):
-            cards = each.node.cards if self.cards else min(1, each.node.cards)
-            needed: dict[float, Fraction] = {}
-            for shape in (*each.shapes, *(s for s, _ in each.held)):
-                if shape.slots:
-                    part = shape.slot / each.whole
-                    needed[float(part)] = min(part, needed.get(float(part), part))
-            for share, part in needed.items():
-                places[c, share] = len(labels)
-                labels.append({"node": each.node.name, "share": share})
-                upper.append(each.many * cards * int(1 / part))
-                taken = sum(s.slots * n for s, n in each.held if s.slots and float(s.slot / each.whole) == share)
-                rhs.append(-each.many * taken)
-            row_of = [places[c, float(s.slot / each.whole)] if s.slots else -1 for s in each.shapes]
-            for column_of, h in zip(np.flatnonzero(kind == c).tolist(), each.of.tolist(), strict=True):
-                if row_of[h] >= 0:
-                    used.append((row_of[h], column_of, each.shapes[h].slots))
-            if needed:
-                parts = list(needed.values())
-                card = math.lcm(*(part.denominator for part in parts))
-                sizes = [int(part * card) for part in parts]
-                columns = start + np.array([places[c, share] for share in needed], np.int64)
+        labels, upper, rhs, blocks = list[Any](), list[int](), list[int](), list[Block]()
+        used, start = list[tuple[int, int, int]](), of.count
+        for k, name in zip(self.kinds, nodes, strict=True):
+            cards = int(self.data.has[k.node]) if self.data.cards else min(1, int(self.data.has[k.node]))
+            share = {size: float(Fraction(size, k.whole)) for size in {*k.shapes[:, 3], *k.held[:, 3]} - {0}}
+            sizes = {share[size]: size for size in sorted(share, reverse=True)}  # of nearly equal ones the least
+            place = {each: len(labels) + i for i, each in enumerate(sizes)}
+            taken = Counter[float]()
+            for pod in k.held[k.held[:, 4] > 0]:
+                taken[share[pod[3]]] += pod[4]
+            for each, size in sizes.items():
+                labels.append({"node": name, "share": each})
+                upper.append(k.many * cards * (k.whole // size))
+                rhs.append(-k.many * taken[each])
+            shapes = ((j, k.shapes[h]) for j, h in zip(k.columns.tolist(), k.of.tolist(), strict=True))
+            used += [(place[share[shape[3]]], j, shape[4]) for j, shape in shapes if shape[4]]
+            if sizes:
+                columns = start + np.array([*place.values()], np.int64)
 
-                def least(costs: Whole, unit: Fraction, sizes: list[int] = sizes, card: int = card) -> Fraction:
-                    return -best_filling(sizes, [-int(v) for v in costs.tolist()], card) * unit
+                def least(costs: Whole, unit: Fraction, sizes: Any = sizes, card: int = k.whole) -> Fraction:
+                    return -best_filling([*sizes.values()], [-int(v) for v in costs.tolist()], card) * unit
 
-                blocks.append(Block(each.many * cards, columns, least))
+                blocks.append(Block(k.many * cards, columns, least))
         if labels:
             of.columns("slots", labels, upper=upper)
             row, column, value = np.array(used, np.int64).reshape(-1, 3).T
             names, some = [f"{x['node']},{x['share']!r}" for x in labels], np.arange(len(labels))
             of.rows("slot", "<=", names, rhs, (row, column, value), (some, start + some, -1))
         return blocks
-
-    def _moves(self) -> NDArray[Any]:
-        """Cost of the move of each column ``pods``."""
-        group, kind = self._pairs
-        at = [(self.pod[g], self.kinds[c].node.name) for g, c in zip(group.tolist(), kind.tolist(), strict=True)]
-        return np.array(
-            [size_of(pod.move_cost or 0.0) if pod.node not in (None, name) else Fraction(0) for pod, name in at], object
-        )
-
-    def _rules(self, of: ProgramBuilder) -> None:
-        """Quotas and spreads as the share of all that they allow; shares of a placement sum to at most 1."""
-        group, _ = self._pairs
-        number = {pod.name: p for p, pod in enumerate(self.instance.pods)}
-        first = np.array([number[pod.name] for pod in self.pod], np.int64)[group].tolist()
-        for name, (asked, whole) in RuleBook(self.instance).totals(self.bounds.of_spread).items():
-            used = {j: asked[p] / Fraction(whole) for j, p in enumerate(first) if p in asked}
-            held = sum(
-                len(pods) * asked.get(number[pods[0].name], 0) for k, pods in enumerate(self.groups) if self.held(k)
-            )
-            of.row("rule", name, used, "<=", 1 - held / Fraction(whole))
 
     # Phase 1
 
@@ -385,22 +297,17 @@ class Kinds:
         for each in (*above, key):
             of.objective(f"admission {each}", self._worths(each), maximize=True)
         program = of.program()
-        program.blocks = {
-            **blocks,
-            "node": [self._node(c, 2, 0.0, math.inf, 1e-6, None) for c in range(len(self.kinds))],
-        }
+        program.blocks = {**blocks, "node": [self._node(k, 2, 0.0, math.inf, 1e-6, None) for k in self.kinds]}
         return program
 
     def _worths(self, key: str) -> dict[int, Fraction]:
         worth = {g: level.worth for g, level in enumerate(self.level) if level is not None and level.key == key}
         return {j: worth[g] for j, g in enumerate(self._pairs[0].tolist()) if g in worth}
 
-    def _node(self, c: int, law: int, low: float, high: float, fine: float, cost: int | None) -> Block:
+    def _node(self, k: NodeKind, law: int, low: float, high: float, fine: float, cost: int | None) -> Block:
         """A node as a block; ``cost``: the column of the cost of its load."""
-        group, kind = self._pairs
-        mine = np.flatnonzero(kind == c)
-        many = np.array([len(pods) for pods in self.groups], np.int64)[group[mine]]
-        columns = mine if cost is None else np.append(mine, cost)
+        many = self.many[self._pairs[0][k.columns]]
+        columns = k.columns if cost is None else np.append(k.columns, cost)
 
         def least(costs: Whole, unit: Fraction) -> Fraction | None:
             own = 1.0
@@ -409,19 +316,14 @@ class Kinds:
                 own, each = float(each[-1]), each[:-1]
                 if not own > 0:
                     return None
-            found = self.kinds[c].cheapest(each / own, many, law, low, high, fine)
+            found = k.cheapest(each / own, many, law, low, high, fine)
             if not math.isfinite(found):
                 return _NONE if found > 0 else None
             return Fraction(own * (found - _ROUNDING * (1 + abs(found))))
 
-        return Block(self.kinds[c].many, columns, least)
+        return Block(k.many, columns, least)
 
     # Phase 2
-
-    @property
-    def size(self) -> int:
-        """Number of nodes."""
-        return len(self.instance.nodes)
 
     def even(
         self,
@@ -440,68 +342,49 @@ class Kinds:
         of, blocks = self._start(rules=False)
         for key, value in placed.items():
             of.row("kept", key, self._worths(key), "==", value)
-        loads = self._loads()
-        held = [k.many * k.held_of("load") * _LOAD for k in self.kinds]
+        kinds, names = self.kinds, [self.data.node_names[k.node] for k in self.kinds]
+        node, many = np.arange(len(kinds)), np.array([k.many for k in kinds], np.int64)
+        column = np.concatenate([k.columns for k in kinds])
+        kind = np.repeat(node, [len(k.columns) for k in kinds])
+        load = np.concatenate([k.shapes[k.of, 5] for k in kinds])
+        held = narrow([k.many * int(k.held[:, 5].sum()) for k in kinds])
+        labels = [{"node": name} for name in names]
+
+        def loads(sign: int | Exact) -> tuple[Positions, Positions, Exact]:
+            factor = sign if isinstance(sign, Exact) else Exact(np.full(len(kinds), sign))
+            return kind, column, Exact(narrow((factor.numbers[kind] * load).tolist()), factor.unit * _LOAD)
+
         if measure != "max_load":
             centre = of.columns("centre", [{}], lower=Fraction(low), upper=Fraction(high), integer=False)
-            every: dict[int, Fraction | int] = {j: load for each in loads for j, load in each.items()}
-            of.row("mean", "", {**every, centre: -self.size}, "==", -sum(held, Fraction(0)))
-        names = [{"node": k.node.name} for k in self.kinds]
-        empty = measure == "max_load" and tangents is None
-        cost: list[int | None] = [None] * len(self.kinds)
-        if tangents is None:
-            if not empty:
-                start = of.columns("cost", names, lower=-self.size, upper=10 * self.size, integer=False)
-                cost = [start + c for c in range(len(names))]
-                of.objective("balance", dict.fromkeys(range(start, of.count), 1))
+            one, (_, _, own) = np.zeros(1, np.int64), loads(1)
+            terms = (0 * column, column, own), (one, one + centre, -self.size)
+            of.rows("mean", "==", [""], -sum(held.tolist()) * _LOAD, *terms)
+        if tangents is None and measure == "max_load":
+            cost: list[int | None] = [None] * len(kinds)
+        elif tangents is None:
+            start = of.columns("cost", labels, lower=-self.size, upper=10 * self.size, integer=False)
+            cost = [start + c for c in range(len(kinds))]
+            of.objective("balance", (start + node, 0 * node + 1))
         elif measure == "max_load":
             largest = of.columns("largest_load", [{}], upper=10**6, integer=False)
-            for k, load, there in zip(self.kinds, loads, held, strict=True):
-                less = {j: -v for j, v in load.items()}
-                of.row("largest", k.node.name, {**less, largest: k.many}, ">=", there)
+            of.rows("largest", ">=", names, Exact(held, _LOAD), loads(-1), (node, 0 * node + largest, many))
             of.objective("balance", {largest: 1})
         else:
-            apart = of.columns("apart", names, upper=10 * self.size, integer=False)
-            for c, (k, load, there) in enumerate(zip(self.kinds, loads, held, strict=True)):
-                for name, sign in (("above", 1), ("below", -1)) if measure == "mean_absolute" else ():
-                    terms: dict[int, Fraction | int] = {j: -sign * v for j, v in load.items()}
-                    terms |= {centre: sign * k.many, apart + c: 1}
-                    of.row(name, k.node.name, terms, ">=", sign * there)
-                if measure == "deviation":
-                    a = tangents.get(k.node.name, Fraction(0))
-                    line: dict[int, Fraction | int] = {j: -2 * a * v for j, v in load.items()}
-                    line |= {centre: 2 * a * k.many, apart + c: 1}
-                    of.row("tangent", k.node.name, line, ">=", 2 * a * there - k.many * a * a)
-            of.objective("balance", dict.fromkeys(range(apart, apart + len(names)), 1))
+            apart = of.columns("apart", labels, upper=10 * self.size, integer=False)
+            for name, sign in (("above", 1), ("below", -1)) if measure == "mean_absolute" else ():
+                rest = (node, 0 * node + centre, sign * many), (node, apart + node, 1)
+                of.rows(name, ">=", names, Exact(sign * held, _LOAD), loads(-sign), *rest)
+            if measure == "deviation":
+                a = Exact.of([tangents.get(name, Fraction(0)) for name in names])
+                slope = Exact(scaled(a.numbers, 2).astype(object), a.unit)
+                side = Exact.of(2 * a[c] * int(held[c]) * _LOAD - k.many * a[c] ** 2 for c, k in enumerate(kinds))
+                turned = Exact(narrow((slope.numbers * many).tolist()), slope.unit)
+                rest = (node, 0 * node + centre, turned), (node, apart + node, 1)
+                of.rows("tangent", ">=", names, side, loads(Exact(-slope.numbers, slope.unit)), *rest)
+            of.objective("balance", (apart + node, 0 * node + 1))
         program = of.program()
         program.blocks = blocks
         if tangents is None:
-            law = {"deviation": 0, "mean_absolute": 1, "max_load": 2}[measure]
-            each = enumerate(cost)
-            program.blocks = {**blocks, "node": [self._node(c, law, low, high, fine, column) for c, column in each]}
-        return program, empty
-
-    def _loads(self) -> list[dict[int, Fraction]]:
-        """By kind of nodes, the load of each column ``pods``."""
-        _, kind = self._pairs
-        return [
-            {
-                j: each.shapes[h].load * _LOAD
-                for j, h in zip(np.flatnonzero(kind == c).tolist(), each.of.tolist(), strict=True)
-            }
-            for c, each in enumerate(self.kinds)
-        ]
-
-
-def _asked(pod: Pod) -> tuple[object, ...]:
-    return (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards)
-
-
-def _in_units(wanted: Sequence[Fraction], held: Sequence[Fraction]) -> tuple[list[int], list[int]]:
-    """Sizes and room in a common integer unit; if that exceeds 60 bits, rounded so that never less fits."""
-    unit = math.lcm(*{value.denominator for value in (*wanted, *held)})
-    largest = max((*held, Fraction(1)))
-    if largest * unit < 2**60:
-        return [min(int(v * unit), 2**61) for v in wanted], [int(v * unit) for v in held]
-    scale = Fraction(2**60) / largest
-    return [min(math.floor(v * scale), 2**61) for v in wanted], [math.ceil(v * scale) for v in held]
+            each = zip(kinds, cost, strict=True)
+            program.blocks["node"] = [self._node(k, _LAWS[measure], low, high, fine, at) for k, at in each]
+        return program, tangents is None and measure == "max_load"

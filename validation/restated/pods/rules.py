@@ -1,22 +1,23 @@
-"""Gangs, spreads, quotas and resources as rules over domains, recounted from the documents pod by pod.
+"""Gangs, spreads, quotas and resources as rules over domains, recounted from the documents.
 
 Running pods may already exceed a rule: then the limit is what runs (for a skew, its excess over the emptiest domain).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import TypeAlias
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from flowlex.formulations.block_labels import label_text
 from flowlex.instances.pods import Pod, PodInstance, PodNode
-from flowlex.validation.restated.pods.sizes import fits_wishes, kind_of, size_of, wants_gpu
-
-Amount: TypeAlias = Fraction | int
-Limits: TypeAlias = Mapping[str, Amount] | Amount
+from flowlex.validation.proofs.exact_program import Positions, Whole
+from flowlex.validation.restated.pods.sizes import fits_wishes, shape_of, size_of, wants_gpu
 
 #: What a queue may limit.
 _FIELDS = ("gpus", "cpu_cores", "memory_gb", "pods")
@@ -27,154 +28,128 @@ def domain_of(node: PodNode, key: str | None) -> str | None:
     return "cluster" if key is None else node.name if key == "node" else node.labels.get(key)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rule:
-    """A limit on what the pods of a set use together in a domain."""
+    """A limit on what M pods use together in each of D domains."""
 
     # kind, name, label: ``gang``, ``spread``, ``skew``, ``quota`` or ``resource``; its name in proofs, and in rows
     kind: str
     name: str
     label: str
     key: str | None  # ``node`` or the label whose values are the domains; None: the cluster is the domain
-    # asked, home: by number of each pod, what it asks for, and the node where it ran
-    asked: Mapping[int, Amount]
-    home: Mapping[int, PodNode]
-    base: Limits  # limit of every domain, or by domain; for a skew, relative to the emptiest of the ``usable``
-    usable: frozenset[str] = frozenset()
+    # pods, asked, home: (M,) numbers of the pods, what they ask for (rationals), and the nodes where they run, else -1
+    pods: Positions
+    asked: Whole
+    home: Positions
+    # domain, domains: (N,) domain of each node, -1 outside of all, and names of the domains
+    domain: Positions
+    domains: tuple[str, ...]
+    limit: Whole  # (D,) for a skew, above the emptiest of the domains that are ``counted``
+    counted: NDArray[np.bool_]
+    unit: int = 1  # its row is stated in multiples of 1 / this
 
-    @cached_property
-    def ran(self) -> dict[str, Amount]:
-        """By domain, what its pods used before."""
-        return self._used(self.home)
+    def used(self, at: Positions) -> Whole:
+        """(D,) what pods at these (M,) nodes use."""
+        total = np.zeros(len(self.domains), object)
+        inside = np.flatnonzero((at >= 0) & (self.domain[at] >= 0))
+        np.add.at(total, self.domain[at[inside]], self.asked[inside])
+        return total
 
-    def _used(self, at: Mapping[int, PodNode]) -> dict[str, Amount]:
-        used: dict[str, Amount] = {}
-        for p, node in at.items():
-            if (d := domain_of(node, self.key)) is not None:
-                used[d] = used.get(d, 0) + self.asked[p]
-        return used
+    def emptiest(self, used: Whole) -> Any:
+        """The least that a counted domain uses."""
+        return min(used[self.counted].tolist(), default=0)
 
-    def _emptiest(self, used: Mapping[str, Amount]) -> Amount:
-        return min((used.get(d, 0) for d in self.usable), default=0)
-
-    @cached_property
-    def _before(self) -> Amount:
-        return self._emptiest(self.ran)
-
-    def limit(self, domain: str) -> Amount:
-        """Limit of the rule in a domain."""
-        base = self.base[domain] if isinstance(self.base, Mapping) else self.base
-        return max(base, self.ran.get(domain, 0) - self._before)
-
-    def broken(self, where: Sequence[int], nodes: Sequence[PodNode]) -> bool:
+    def broken(self, where: Positions) -> bool:
         """Whether a placement breaks the rule: too much in a domain, a pod outside all domains, or a split gang."""
-        at = {p: nodes[where[p]] for p in self.asked if where[p] >= 0}
-        for p, node in at.items():
-            if domain_of(node, self.key) is None and (p not in self.home or self.home[p].name != node.name):
-                return True
-        used = self._used(at)
-        if self.kind == "gang" and at and (len(at) < len(self.asked) or len(used) > 1):
+        at = where[self.pods]
+        if ((at >= 0) & (self.domain[at] < 0) & (at != self.home)).any():
             return True
-        least = self._emptiest(used)
-        return any(many - least > self.limit(d) for d, many in used.items())
+        used = self.used(at)
+        if self.kind == "gang" and (at >= 0).any() and ((at < 0).any() or np.count_nonzero(used) > 1):
+            return True
+        return bool((used - self.emptiest(used) > self.limit).any())
 
 
-@dataclass(frozen=True)
-class RuleBook:
-    """The rules of an instance, checked for placements: the number of each pod's node, -1 if it waits."""
+def rules_of(instance: PodInstance) -> list[Rule]:
+    """Gangs, spreads, quotas and resources, as the instance lists them."""
+    return [*_rules(instance)]
 
-    instance: PodInstance
 
-    @cached_property
-    def rules(self) -> list[Rule]:
-        """Gangs, spreads, quotas and resources, as the instance lists them."""
-        return [*self._gangs(), *self._spreads(), *self._quotas(), *self._resources()]
+def hold(rules: Sequence[Rule], where: Sequence[int]) -> bool:
+    """Whether a placement, the number of each pod's node or -1, satisfies all rules."""
+    return not any(rule.broken(np.asarray(where, np.int64)) for rule in rules)
 
-    def holds(self, where: Sequence[int], of: int | None = None) -> bool:
-        """Whether a placement satisfies all rules, or all rules of one pod."""
-        mine = (rule for rule in self.rules if of is None or of in rule.asked)
-        return not any(rule.broken(where, self.instance.nodes) for rule in mine)
 
-    def totals(self, most: Callable[[str], int | None]) -> dict[str, tuple[dict[int, Amount], Amount]]:
-        """By name of a quota or spread, what each pod takes of it, and all that it allows in all its domains.
+def _rules(instance: PodInstance) -> Iterator[Rule]:
+    pods, nodes = instance.pods, instance.nodes
+    place = {node.name: n for n, node in enumerate(nodes)}
 
-        ``most`` gives the most pods of a spread in all its domains. Pods that run outside of all domains are excluded,
-        since they may stay there.
-        """
-        found: dict[str, tuple[dict[int, Amount], Amount]] = {}
-        for rule in self.rules:
-            together = most(rule.label) if rule.kind in ("spread", "skew") else None
-            if rule.name in found or rule.kind == "gang" or (rule.kind == "skew" and together is None):
-                continue
-            domains = {domain_of(node, rule.key) for node in self.instance.nodes}
-            whole = sum(rule.limit(d) for d in domains if d is not None) if together is None else together
-            away = {p for p, node in rule.home.items() if domain_of(node, rule.key) is None}
-            if whole:
-                found[rule.name] = {p: a for p, a in rule.asked.items() if p not in away}, whole
-        return found
-
-    def _rule(self, kind: str, name: str, label: str, key: str | None, of: Mapping[int, Amount], base: Limits) -> Rule:
-        """A rule over these pods; for a skew, with the domains that their constraints allow."""
-        source, usable = self.instance, frozenset[str]()
-        home = {p: self._node[at] for p in of if (at := source.pods[p].node) is not None}
+    def rule(kind: str, name: str, label: str, key: str | None, asked: dict[int, Any], base: Any) -> Rule:
+        names = [domain_of(node, key) for node in nodes]
+        domains = {name: d for d, name in enumerate(dict.fromkeys(name for name in names if name is not None))}
+        domain = np.array([-1 if name is None else domains[name] for name in names], np.int64)
+        home = np.array([place.get(pods[p].node or "", -1) for p in asked], np.int64)
+        amounts = np.array([*asked.values(), None], object)[:-1]
+        counted = np.zeros(len(domains), bool)
         if kind == "skew":
-            wishes = {kind_of(source.pods[p]): source.pods[p] for p in of}.values()
-            able = (node for node in source.nodes if any(fits_wishes(pod, node) for pod in wishes))
-            usable = frozenset(d for node in able if (d := domain_of(node, key)) is not None)
-        return Rule(kind, name, label, key, of, home, base, usable)
+            wishes = {shape_of(pods[p]): pods[p] for p in asked}.values()
+            able = [any(fits_wishes(pod, node) for pod in wishes) for node in nodes]
+            counted[domain[np.array(able, bool) & (domain >= 0)]] = True
+        limit = np.array([base(d) if callable(base) else base for d in domains] + [None], object)[:-1]
+        made = Rule(
+            kind,
+            name,
+            label,
+            key,
+            np.array([*asked], np.int64),
+            amounts,
+            home,
+            domain,
+            tuple(domains),
+            limit,
+            counted,
+            math.lcm(base.denominator, *(v.denominator for v in asked.values())) if kind == "quota" else 1,
+        )
+        ran = made.used(home)
+        made.limit[:] = np.maximum(limit, ran - made.emptiest(ran))
+        return made
 
-    @cached_property
-    def _node(self) -> dict[str, PodNode]:
-        return {node.name: node for node in self.instance.nodes}
-
-    @cached_property
-    def _members(self) -> dict[tuple[str, str], dict[int, int]]:
-        """By kind and name of every set of pods, the numbers of its pods, each mapped to 1."""
-        members: dict[tuple[str, str], dict[int, int]] = {}
-        for p, pod in enumerate(self.instance.pods):
-            names = [("gang", pod.gang), ("queue", pod.queue), *(("spread", name) for name in pod.spreads)]
-            for kind, name in names:
-                if name is not None:
-                    members.setdefault((kind, name), {})[p] = 1
-        return members
-
-    def _gangs(self) -> Iterator[Rule]:
-        """Gangs; one whose running pods are already in different domains may be anywhere."""
-        for gang in self.instance.gangs:
-            mine = self._members.get(("gang", gang.name), {})
-            rule = self._rule("gang", f"gang {gang.name!r}", gang.name, gang.within, mine, len(mine))
-            apart = len(rule.ran) > 1 or sum(rule.ran.values()) < len(rule.home)
-            yield self._rule("gang", rule.name, rule.label, None, mine, rule.base) if apart else rule
-
-    def _spreads(self) -> Iterator[Rule]:
-        for spread in self.instance.spreads:
-            mine = self._members.get(("spread", spread.name), {})
-            for kind, limit in (("spread", spread.most), ("skew", spread.skew)):
-                if limit is not None:
-                    name = f"spread {spread.name!r}"
-                    yield self._rule(kind, name, spread.name, spread.over, mine, limit)
-
-    def _quotas(self) -> Iterator[Rule]:
-        pods = self.instance.pods
-        largest = max(size_of(node.card_gb) for node in self.instance.nodes) or Fraction(1)
-        for queue in self.instance.queues:
-            mine = self._members.get(("queue", queue.name), {})
-            for field in _FIELDS:
-                if (limit := getattr(queue, field)) is not None:
-                    asked = {p: _asked(pods[p], field, largest) for p in mine}
-                    name = f"{field} of queue {queue.name!r}"
-                    yield self._rule("quota", name, label_text((queue.name, field)), None, asked, size_of(limit))
-
-    def _resources(self) -> Iterator[Rule]:
-        for resource in self.instance.resources:
-            asked = {p: a for p, pod in enumerate(self.instance.pods) if (a := pod.resources.get(resource.name))}
-            has = dict[str, int]()
-            for node in self.instance.nodes:
-                if (d := domain_of(node, resource.over)) is not None:
-                    more = has.get(d, 0) + node.resources.get(resource.name, 0)
-                    has[d] = more if resource.amount is None else resource.amount
-            name = f"resource {resource.name!r}"
-            yield self._rule("resource", name, resource.name, resource.over, asked, has)
+    members: dict[tuple[str, str | None], dict[int, Any]] = {}
+    for p, pod in enumerate(pods):
+        for key in (("gang", pod.gang), ("queue", pod.queue), *(("spread", name) for name in pod.spreads)):
+            members.setdefault(key, {})[p] = 1
+    for gang in instance.gangs:
+        mine = members.get(("gang", gang.name), {})
+        at = {domain_of(nodes[place[name]], gang.within) for p in mine if (name := pods[p].node) is not None}
+        apart = len(at) > 1 or None in at  # one that already runs in different domains may be anywhere
+        yield rule("gang", f"gang {gang.name!r}", gang.name, None if apart else gang.within, mine, len(mine))
+    for spread in instance.spreads:
+        for kind, limit in (("spread", spread.most), ("skew", spread.skew)):
+            if limit is not None:
+                mine = members.get(("spread", spread.name), {})
+                yield rule(kind, f"spread {spread.name!r}", spread.name, spread.over, mine, limit)
+    largest = max(size_of(node.card_gb) for node in nodes) or Fraction(1)
+    for queue in instance.queues:
+        for field in _FIELDS:
+            if (limit := getattr(queue, field)) is not None:
+                mine = {p: _asked(pods[p], field, largest) for p in members.get(("queue", queue.name), {})}
+                label = label_text((queue.name, field))
+                yield rule("quota", f"{field} of queue {queue.name!r}", label, None, mine, size_of(limit))
+    for resource in instance.resources:
+        mine = {p: amount for p, pod in enumerate(pods) if (amount := pod.resources.get(resource.name))}
+        has: dict[str | None, int] = {}
+        for node in nodes:
+            d = domain_of(node, resource.over)
+            has[d] = has.get(d, 0) + node.resources.get(resource.name, 0)
+        amount: Any = resource.amount
+        yield rule(
+            "resource",
+            f"resource {resource.name!r}",
+            resource.name,
+            resource.over,
+            mine,
+            has.__getitem__ if amount is None else amount,
+        )
 
 
 def _asked(pod: Pod, field: str, largest: Fraction) -> Fraction:

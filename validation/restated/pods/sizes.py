@@ -1,4 +1,4 @@
-"""Pod placement read again from the data fields of an instance: sizes, loads, and where a pod may run.
+"""Pod placement read again from the data fields of an instance: sizes, kinds, and loads.
 
 Nothing here comes from the properties, arrays and functions of `flowlex.instances.pods` that models use. A wrong rule
 there is refused by the certificates, which read theirs here.
@@ -6,20 +6,20 @@ there is refused by the certificates, which read theirs here.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.validation.proofs.exact_program import Exact, Positions, Whole, largest
 
-#: Tolerance of a stated balance (floating point), and for an answer that meets its bound.
-TOLERANCE = 1e-6
+#: Sums of a thousand numbers below this fit into 64 bits.
+_SAFE = 2.0**52
 
 
 @lru_cache(maxsize=100_000)
@@ -42,6 +42,11 @@ def fits_wishes(pod: Pod, node: PodNode) -> bool:
     return all(key in node.labels and node.labels[key] == value for key, value in pod.node_labels.items())
 
 
+def need_of(pod: Pod, node: PodNode) -> Fraction:
+    """GB on each card; 0 for a pod without GPU."""
+    return size_of(pod.gpu_memory_gb) or size_of(pod.gpu_share) * size_of(node.card_gb)
+
+
 def must_run(instance: PodInstance) -> set[str]:
     """Names of pods that no placement may leave out: running ones without a price of stopping, and their gangs."""
     kept = {pod.name: pod.gang for pod in instance.pods if pod.node is not None and pod.preempt_cost is None}
@@ -49,28 +54,45 @@ def must_run(instance: PodInstance) -> set[str]:
     return {pod.name for pod in instance.pods if pod.name in kept or pod.gang in gangs}
 
 
-def repacked(instance: PodInstance) -> list[str]:
-    """Names of running GPU pods that use some of their node's cards, where the file does not say which."""
-    cards = {node.name: node.cards for node in instance.nodes}
-    return [
-        pod.name
-        for pod in instance.pods
-        if pod.node is not None and wants_gpu(pod) and pod.node_cards is None and pod.gpu_cards < cards[pod.node]
-    ]
+def machine_kind(node: PodNode) -> tuple[object, ...]:
+    """Key that is equal for nodes that differ only in their names."""
+    sizes = (node.cpu_cores, node.memory_gb, node.cards, node.card_gb, node.card_model)
+    return (*sizes, frozenset(node.labels.items()), frozenset(node.taints))
 
 
-def need_of(pod: Pod, machine: PodNode) -> Fraction:
-    """Memory on each card, GB."""
-    return size_of(pod.gpu_memory_gb) or size_of(pod.gpu_share) * size_of(machine.card_gb)
+def shape_of(pod: Pod) -> tuple[object, ...]:
+    """Key of what a pod asks for, without its importance, its rules and its node."""
+    sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards)
+    return (*sizes, frozenset(pod.node_labels.items()), frozenset(pod.tolerations), frozenset(pod.card_models))
 
 
-def balance_of(loads: NDArray[np.float64], measure: str) -> float:
-    """The balance of node loads by its name: deviation, max_load or mean_absolute."""
-    if measure == "deviation":
-        return float(np.sqrt(np.mean((loads - loads.mean()) ** 2)))
-    if measure == "max_load":
-        return float(loads.max())
-    return float(np.abs(loads - loads.mean()).mean())
+def kind_of(pod: Pod) -> tuple[object, ...]:
+    """Key that is equal for pods that differ only in their names."""
+    groups = (pod.gang, frozenset(pod.spreads), pod.queue, frozenset(pod.resources.items()))
+    rules = (pod.gpu_compute, pod.node_cards, *groups)
+    return (*shape_of(pod), pod.priority, pod.value, *rules, pod.node, pod.move_cost, pod.preempt_cost)
+
+
+def numbered(keys: Iterable[Hashable]) -> tuple[Positions, Positions]:
+    """The number of each key, in the order of their first occurrence, and where each number occurs first."""
+    number: dict[Hashable, int] = {}
+    of = np.array([number.setdefault(key, len(number)) for key in keys], np.int64)
+    return of, np.unique(of, return_index=True)[1].astype(np.int64)
+
+
+class Amounts(NamedTuple):
+    """What pods ask for and what nodes have, as integers times a unit."""
+
+    of_pod: Whole
+    of_node: Whole
+    unit: Fraction
+
+    @classmethod
+    def of(cls, asked: Sequence[Fraction], held: Sequence[Fraction]) -> Amounts:
+        """Amounts in their common unit; as Python's integers if sums of them could overflow."""
+        both = Exact.of([*asked, *held])
+        numbers = both.numbers if largest(both.numbers) < _SAFE else both.numbers.astype(object)
+        return cls(numbers[: len(asked)], numbers[len(asked) :], both.unit)
 
 
 def exact_rates(instance: PodInstance) -> list[tuple[Fraction, ...]]:
@@ -102,47 +124,22 @@ def rates_of(instance: PodInstance) -> NDArray[np.float64]:
     return np.array([[float(rate) for rate in node] for node in exact_rates(instance)])
 
 
-def loads_of(
-    instance: PodInstance, cpu: list[Fraction], memory: list[Fraction], gpu: list[list[Fraction]]
-) -> NDArray[np.float64]:
-    """Weighted utilisation of each node."""
-    used = np.array([[float(sum(g)) for g in gpu], [float(c) for c in cpu], [float(m) for m in memory]]).T
-    loads: NDArray[np.float64] = (rates_of(instance) * used).sum(axis=1)
+def loads_of(instance: PodInstance, where: Sequence[int]) -> NDArray[np.float64]:
+    """(N,) weighted utilisation of each node; ``where``: node of each pod, -1 if it waits."""
+    used = [[Fraction(0)] * 3 for _ in instance.nodes]
+    for pod, n in zip(instance.pods, where, strict=True):
+        if n >= 0:
+            gpu = need_of(pod, instance.nodes[n]) * pod.gpu_cards
+            sizes = (gpu, size_of(pod.cpu_cores), size_of(pod.memory_gb))
+            used[n] = [u + s for u, s in zip(used[n], sizes, strict=True)]
+    loads: NDArray[np.float64] = (rates_of(instance) * np.array(used, np.float64)).sum(axis=1)
     return loads
 
 
-def machine_kind(node: PodNode) -> tuple[object, ...]:
-    """Key that is equal for nodes that differ only in their names."""
-    sizes = (node.cpu_cores, node.memory_gb, node.cards, node.card_gb, node.card_model)
-    return (*sizes, frozenset(node.labels.items()), frozenset(node.taints))
-
-
-def kind_of(pod: Pod) -> tuple[object, ...]:
-    """Key that is equal for pods that differ only in their names."""
-    groups = (pod.gang, frozenset(pod.spreads), pod.queue, frozenset(pod.resources.items()))
-    rules = (pod.gpu_compute, pod.node_cards, *groups)
-    return (*shape_of(pod), pod.priority, pod.value, *rules, pod.node, pod.move_cost, pod.preempt_cost)
-
-
-def shape_of(pod: Pod) -> tuple[object, ...]:
-    """Key of what a pod asks for, without its importance, its rules and its node."""
-    sizes = (pod.cpu_cores, pod.memory_gb, pod.gpu_memory_gb, pod.gpu_share, pod.gpu_cards)
-    return (*sizes, frozenset(pod.node_labels.items()), frozenset(pod.tolerations), frozenset(pod.card_models))
-
-
-@dataclass(frozen=True)
-class Level:
-    """The key of a level of pods, and the value of one of them."""
-
-    rank: tuple[int, int]
-    """The least comes first."""
-    key: str
-    worth: Fraction
-
-
-def units_of(levels: Iterable[Level]) -> dict[str, Fraction]:
-    """By level, the unit 1 / n of which the values of its pods are integer multiples."""
-    denominators: dict[str, list[int]] = {}
-    for level in levels:
-        denominators.setdefault(level.key, []).append(level.worth.denominator)
-    return {key: Fraction(1, math.lcm(*many)) for key, many in denominators.items()}
+def balance_of(loads: NDArray[np.float64], measure: str) -> float:
+    """The balance of node loads by its name: deviation, max_load or mean_absolute."""
+    if measure == "deviation":
+        return float(np.sqrt(np.mean((loads - loads.mean()) ** 2)))
+    if measure == "max_load":
+        return float(loads.max())
+    return float(np.abs(loads - loads.mean()).mean())

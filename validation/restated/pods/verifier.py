@@ -32,20 +32,14 @@ from flowlex.validation.proofs.checker import Checker
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
 from flowlex.validation.proofs.proof import Leaf, from_document
 from flowlex.validation.restated.pods.enumeration import all_ways
+from flowlex.validation.restated.pods.instance_data import PodData, repacked
 from flowlex.validation.restated.pods.kinds import Kinds
-from flowlex.validation.restated.pods.sizes import (
-    TOLERANCE,
-    balance_of,
-    loads_of,
-    need_of,
-    repacked,
-    size_of,
-    units_of,
-    wants_gpu,
-)
+from flowlex.validation.restated.pods.levels import QueueShares, levels_of, units_of
+from flowlex.validation.restated.pods.sizes import balance_of, loads_of, size_of
 from flowlex.validation.restated.pods.statement import NEEDED, Placed, restate_placement, restate_pods
-from flowlex.validation.restated.pods.values import QueueShares, levels_of
 
+#: Tolerance of a stated balance (floating point), and for an answer that meets its bound.
+TOLERANCE = 1e-6
 #: Steps of the enumeration of placements of few pods on few nodes.
 _STEPS = 40_000
 #: Tolerance of a square, relative to it and to one squared percent.
@@ -107,35 +101,29 @@ def _placed_of(claimed: Claimed) -> tuple[NDArray[np.int64], Placed, list[str]]:
     number = {pod.name: p for p, pod in enumerate(instance.pods)}
     strange = [name for name in (*answer.placement, *answer.cards) if name not in number]
     strange += [name for name in answer.placement.values() if name not in index]
+    strange += [name for name in answer.cards if name not in answer.placement]
     where = np.array([index.get(answer.placement.get(pod.name, ""), -1) for pod in instance.pods], np.int64)
-    at = {number[name]: index[node] for name, node in answer.placement.items()} if not strange else {}
-    strange += [name for name in answer.cards if not strange and number[name] not in at]
-    return where, {p: (n, answer.cards.get(instance.pods[p].name, ())) for p, n in at.items()}, strange
+    placed = {p: (int(n), answer.cards.get(instance.pods[p].name, ())) for p, n in enumerate(where) if n >= 0}
+    return where, placed, strange
 
 
-def _loads(instance: PodInstance, where: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Weighted utilisation of each node."""
-    zero = Fraction(0)
-    cpu, memory, gpu = ([zero] * len(instance.nodes) for _ in range(3))
-    for p, n in enumerate(where.tolist()):
-        if n >= 0:
-            pod = instance.pods[p]
-            cpu[n] += size_of(pod.cpu_cores)
-            memory[n] += size_of(pod.memory_gb)
-            gpu[n] += need_of(pod, instance.nodes[n]) * pod.gpu_cards if wants_gpu(pod) else 0
-    return loads_of(instance, cpu, memory, [[each] for each in gpu])
-
-
-def check_placement(instance: PodInstance, options: Mapping[str, Any], placed: Placed) -> list[Check]:
+def check_placement(data: PodData, placed: Placed) -> list[Check]:
     """Whether pods may be where they are: every row of the problem on the columns that the answer uses.
 
     ``placed``: by number of a pod, the number of its node and its cards.
     """
     try:
-        program, values = restate_placement(instance, options, placed)
+        program, values = restate_placement(data, placed)
     except ValueError as error:
         return [Check("pods run where they may", False, 1, str(error)[:200])]
     return Checker(program).violations(Exact(np.array(values, np.int64)))
+
+
+def _who_waits(claimed: Claimed, where: NDArray[np.int64]) -> Check:
+    """Whether the queue lists the pods without a node."""
+    waits = {pod.name for pod, n in zip(claimed.instance.pods, where.tolist(), strict=True) if n < 0}
+    queue = [each.pod for each in claimed.answer.queue]
+    return Check("who waits", sorted(queue) == sorted(waits), len(waits ^ set(queue)))
 
 
 def _judge_placement(claimed: Claimed, objective: float, bound: float) -> Finding:
@@ -146,21 +134,19 @@ def _judge_placement(claimed: Claimed, objective: float, bound: float) -> Findin
     where, placed_at, strange = _placed_of(claimed)
     if strange:
         return Finding("feasible", (Check("names of pods and nodes", False, len(strange), strange[0][:60]),))
-    checks = check_placement(instance, options, placed_at)
+    kinds = Kinds(instance, options)
+    checks = check_placement(kinds.data, placed_at)
     if not all(check.ok for check in checks):
         return Finding("feasible", tuple(checks))
-    if options.get("cards", True) and (unknown := repacked(instance)):
-        text = f"not known of {len(unknown)} running pods, which are assumed to be repacked"
+    if options.get("cards", True) and (unknown := repacked(kinds.data)):
+        text = f"not known of {unknown} running pods, which are assumed to be repacked"
         checks.append(Check("cards of running pods", True, detail=text))
-    loads, measure = _loads(instance, where), str(options.get("balance", "deviation"))
+    loads, measure = loads_of(instance, where.tolist()), str(options.get("balance", "deviation"))
     found = balance_of(loads, measure)
     apart = abs(found - objective)
     told = f"{measure} {found:.6g} (stated {objective:.6g})"
     checks.append(Check("balance recomputed", apart <= TOLERANCE, apart, told))
-    waits = {pod.name for p, pod in enumerate(instance.pods) if where[p] < 0}
-    queue = [each.pod for each in answer.queue]
-    checks.append(Check("who waits", sorted(queue) == sorted(waits), len(waits ^ set(queue))))
-    kinds = Kinds(instance, options)
+    checks.append(_who_waits(claimed, where))
     tried = None if budget.spent else all_ways(instance, options, where.tolist(), _STEPS)
     admission, proven = _check_admission(kinds, where, answer, proof, tried, budget)
     checks += admission
@@ -279,17 +265,11 @@ def _check_admission(
     budget: Budget,
 ) -> tuple[list[Check], bool]:
     """Recount the numbers of every level, and prove or quote the most of each."""
-    placed, wanted = count_levels(kinds.instance, where, kinds.options)
-    told = {
-        key: tuple(_meant(v, kinds.unit.get(key, Fraction(1))) for v in (each.admitted, each.wanted, each.most))
-        for key, each in answer.admitted.items()
-    }
-    wrong = sorted(k for k in {*told, *wanted} if k not in told or told[k][:2] != (placed.get(k), wanted.get(k)))
-    checks = [Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else "")]
+    recounted, placed, wanted, told = _recounted(kinds.instance, where, kinds.options, answer)
+    checks, proven = [recounted], recounted.ok
     kept: dict[str, Fraction] = {}
-    proven = not wrong
     for i, k in enumerate(wanted):
-        most, least = told[k][2] if k in told else Fraction(0), wanted[k] - kinds.lost.get(k, 0)
+        most, least = told.get(k, Fraction(0)), wanted[k] - kinds.lost.get(k, 0)
         name = f"most pods of priority {k}"
         late = budget.spent
         if k in proof.admission and not late:
@@ -313,10 +293,23 @@ def _check_admission(
     return checks, proven
 
 
-def _meant(stated: float, unit: Fraction) -> Fraction:
-    """The multiple of a level's unit whose nearest float the file states (29/12 has no finite decimal)."""
-    exact = round(rational(stated) / unit) * unit
-    return exact if float(exact) == stated else rational(stated)
+def _recounted(
+    instance: PodInstance, where: NDArray[np.int64], options: Mapping[str, Any], answer: PlacementAnswer
+) -> tuple[Check, dict[str, Fraction], dict[str, Fraction], dict[str, Fraction]]:
+    """Whether placed and wanted amounts of levels are as stated; both, and the stated most of each level."""
+    placed, wanted = count_levels(instance, where, options)
+    unit = units_of(levels_of(instance, options))
+
+    def meant(key: str, stated: float) -> Fraction:  # the multiple of a unit that it is nearest to, such as 29/12
+        exact = round(rational(stated) / unit.get(key, 1)) * unit.get(key, Fraction(1))
+        return exact if float(exact) == stated else rational(stated)
+
+    every = answer.admitted.items()
+    told = {key: (meant(key, each.admitted), meant(key, each.wanted)) for key, each in every}
+    wrong = sorted(k for k in {*told, *wanted} if told.get(k) != (placed.get(k), wanted.get(k)))
+    detail = f"priority {wrong[0]}" if wrong else ""
+    check = Check("pods of every priority recounted", not wrong, len(wrong), detail)
+    return check, placed, wanted, {key: meant(key, each.most) for key, each in every}
 
 
 def count_levels(
@@ -351,7 +344,7 @@ def _weighted(instance: PodInstance, where: NDArray[np.int64], options: Mapping[
     placed, wanted = count_levels(instance, where, options)
     if options.get("admission") == "fair" and (shares := QueueShares(instance, options).ordered(where.tolist())):
         return shares[0]
-    unit = units_of(x for x in levels_of(instance, options) if x is not None)
+    unit = units_of(levels_of(instance, options))
     units = {key: wanted[key] / unit[key] for key in wanted}
     total, weight = Fraction(0), Fraction(1)
     used: list[str] = []
@@ -457,21 +450,12 @@ def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) 
         "x": {label_text(pair): 1 for pair in answer.placement.items()},
         "y": {label_text((pod, answer.placement[pod], k)): 1 for pod, each in answer.cards.items() for k in each},
     }
-    waits = {pod.name for p, pod in enumerate(instance.pods) if where[p] < 0}
-    queue = sorted(each.pod for each in answer.queue)
-    placed, wanted = count_levels(instance, where, document.options)
-    unit = units_of(each for each in levels_of(instance, document.options) if each is not None)
-    wrong = [key for key in {*wanted, *answer.admitted} if key not in answer.admitted or key not in wanted]
-    for key in wanted.keys() & answer.admitted.keys():
-        each = answer.admitted[key]
-        stated = [_meant(v, unit.get(key, Fraction(1))) for v in (each.admitted, each.wanted, each.most)]
-        wrong += [key] if stated != [placed[key], wanted[key], placed[key]] else []
-    checks = (
-        same_values(told, values),
-        Check("who waits", queue == sorted(waits), len(waits ^ set(queue))),
-        Check("pods of every priority recounted", not wrong, len(wrong), f"priority {wrong[0]}" if wrong else ""),
-    )
-    measure, loads = str(document.options.get("balance", "deviation")), _loads(instance, where)
+    recounted, placed, _, most = _recounted(instance, where, document.options, answer)
+    excess = [key for key, value in most.items() if value != placed.get(key)]
+    if recounted.ok and excess:
+        recounted = Check(recounted.name, False, len(excess), f"most of priority {excess[0]}")
+    checks = (same_values(told, values), _who_waits(claimed, where), recounted)
+    measure, loads = str(document.options.get("balance", "deviation")), loads_of(instance, where.tolist())
     objective, bound = (None if v is None else float(rational(v)) for v in (document.objective, document.bound))
     figures = _metrics(instance, where, loads, balance_of(loads, measure), 0.0, measure)
     gap = None if objective is None or bound is None else objective - bound
