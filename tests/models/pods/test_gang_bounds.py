@@ -103,9 +103,10 @@ asked = st.tuples(
 def test_no_placement_exceeds_what_rules_leave(pods: Any, within: Any, limits: Any, cards: bool) -> None:
     """Enumerate all placements of up to five pods on three nodes, checked by independent code."""
     nodes = (*racks(6, cards=1), PodNode(name="c", cpu_cores=4, memory_gb=64, labels={"rack": "r9"}))
+    runs = [None if g or c > 1 else at for c, g, _, _, at in pods]
     made = tuple(
-        Pod(name=f"p{k}", cpu_cores=c, gpu_memory_gb=g, gang=gang, spreads=spreads, node=None if g or c > 1 else at)
-        for k, (c, g, gang, spreads, at) in enumerate(pods)
+        Pod(name=f"p{k}", cpu_cores=c, gpu_memory_gb=g, gang=None if at else gang, spreads=spreads, node=at)
+        for k, ((c, g, gang, spreads, _), at) in enumerate(zip(pods, runs, strict=True))
     )
     instance = PodInstance(
         nodes=nodes,
