@@ -147,7 +147,7 @@ class Kinds:
     def _held(self) -> NDArray[np.bool_]:
         """(G,) whether pods of a group stay where they are in every placement."""
         data, p = self.data, self._first
-        return (data.home[p] >= 0) & ~data.movable[p] & data.must[p]
+        return np.asarray((data.home[p] >= 0) & ~data.movable[p] & data.must[p], bool)
 
     @cached_property
     def lost(self) -> dict[str, Fraction]:
@@ -379,8 +379,9 @@ class Kinds:
                 slope = Exact(scaled(a.numbers, 2).astype(object), a.unit)
                 side = Exact.of(2 * a[c] * int(held[c]) * _LOAD - k.many * a[c] ** 2 for c, k in enumerate(kinds))
                 turned = Exact(narrow((slope.numbers * many).tolist()), slope.unit)
-                rest = (node, 0 * node + centre, turned), (node, apart + node, 1)
-                of.rows("tangent", ">=", names, side, loads(Exact(-slope.numbers, slope.unit)), *rest)
+                less = loads(Exact(-slope.numbers, slope.unit))
+                middle = (node, 0 * node + centre, turned)
+                of.rows("tangent", ">=", names, side, less, middle, (node, apart + node, 1))
             of.objective("balance", (apart + node, 0 * node + 1))
         program = of.program()
         program.blocks = blocks

@@ -141,14 +141,14 @@ def _rules(instance: PodInstance) -> Iterator[Rule]:
         for node in nodes:
             d = domain_of(node, resource.over)
             has[d] = has.get(d, 0) + node.resources.get(resource.name, 0)
-        amount: Any = resource.amount
+        limit = resource.amount
         yield rule(
             "resource",
             f"resource {resource.name!r}",
             resource.name,
             resource.over,
             mine,
-            has.__getitem__ if amount is None else amount,
+            has.__getitem__ if limit is None else limit,
         )
 
 

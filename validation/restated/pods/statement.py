@@ -276,7 +276,7 @@ class _Stated:
             waits = {p: -part[p] * whole for p in mine[q] if levels[p] is not None and part[p]}
             share = {x: waits[p] for x, p in enumerate(self.p.tolist()) if p in waits}
             for k in ranks:
-                row = {**share, level + k - 1: 1, below + (k - 1) * len(names) + q: -1}
+                row: Terms = {**share, level + k - 1: 1, below + (k - 1) * len(names) + q: -1}
                 self.of.row("fair", label_text((k, name)), row, "<=", ran[q] * whole)
         for k in ranks:
             less = {below + m: Fraction(-1, whole) for m in range((k - 1) * len(names), k * len(names))}
@@ -312,7 +312,7 @@ class _Stated:
             points = {(name, sign * Fraction(a)) for a in _TANGENTS for sign in (-1, 1) for name in names}
             number = {name: k for k, name in enumerate(names)}
             for name, a in {*points, *tangents}:
-                terms = {square + number[name]: 1, distance + number[name]: -2 * a}
+                terms: Terms = {square + number[name]: 1, distance + number[name]: -2 * a}
                 self.of.row("tangent", label_text((name, a)), terms, ">=", -a * a)
             self.of.objective("balance", (square + every, Exact(0 * every + 1, Fraction(1, size))))
 
@@ -321,11 +321,11 @@ class _Stated:
         data = self.data
         shape, pod = numbered(map(shape_of, data.instance.pods))
         kind, node = numbered(map(machine_kind, data.instance.nodes))
-        rates = np.array(exact_rates(data.instance), object)
+        rates: Any = np.array(exact_rates(data.instance), object)
+        cpu, memory = data.cpu.unit * rates[:, 1], data.memory.unit * rates[:, 2]
         p, n = np.repeat(pod, len(node)), np.tile(node, len(pod))
-        load = data.need(p, n).astype(object) * (data.many[p] if data.cards else 1) * data.gb * rates[n, 0]
-        load = load + data.cpu.of_pod[p].astype(object) * (data.cpu.unit * rates[n, 1])
-        load = load + data.memory.of_pod[p].astype(object) * (data.memory.unit * rates[n, 2])
+        load = data.need(p, n).astype(object) * (data.many[p] if data.cards else 1) * (data.gb * rates[n, 0])
+        load = load + data.cpu.of_pod[p].astype(object) * cpu[n] + data.memory.of_pod[p].astype(object) * memory[n]
         if math.lcm(1, *{each.denominator for each in load.tolist()}) > _FINEST:
             load = np.array([Fraction(round(v * _FINEST), _FINEST) for v in load.tolist()] + [None], object)[:-1]
         table = load.reshape(len(pod), len(node))

@@ -179,9 +179,9 @@ def read_leaf(kinds: Kinds, leaf: Mapping[str, Any], program: ExactProgram) -> t
 
     def own(name: str, label: str) -> str:
         if name in _BY_POD:
-            return kinds.label_of_pod.get(label, label)
+            return str(kinds.label_of_pod.get(label, label))
         node, comma, share = label.rpartition(",") if name == "slot" else (label, "", "")
-        return kinds.label_of_node.get(node, node) + comma + share if name in ("slot", *_BY_NODE) else label
+        return f"{kinds.label_of_node.get(node, node)}{comma}{share}" if name in ("slot", *_BY_NODE) else label
 
     made = dict(leaf)
     rows = made.get("rows", {})
