@@ -443,6 +443,7 @@ class Replica(Generic[C]):
                     continue
                 while self._on_core(self._follow_up):
                     pass
+                cut_off = self._cut_off(self.leader)  # first, as a lease that was renewed meanwhile cannot be taken
                 lease = self.database.lease()
                 if lease[:2] != seen[:2]:
                     seen, seen_at = lease, time.monotonic()
@@ -451,7 +452,7 @@ class Replica(Generic[C]):
                 silent = lease.holder is None or time.monotonic() > seen_at + self._lease_s
                 if silent and self.database.end_stopped(lease.holder):
                     _LOG.warning("the leader was stopped while it held the database's lock; it is ended")
-                if silent or self._cut_off(self.leader):
+                if silent or cut_off:
                     self._renewed = time.monotonic()
                     taken = self.database.take_over(lease, me(self._url))
                     while taken is not None and self._on_core(self._follow_up):

@@ -298,7 +298,13 @@ def test_a_process_whose_first_look_at_the_lease_fails_leads_later(start, monkey
     assert start().replica.term == 1 and len(looks) > 1
 
 
-def test_a_follower_to_which_clients_come_replaces_a_leader_that_nobody_reaches(start):
+@pytest.mark.parametrize("patience_s", [0.0, 0.3])
+def test_a_follower_to_which_clients_come_replaces_a_leader_that_nobody_reaches(start, monkeypatch, patience_s):
+    def fails(*_):
+        time.sleep(patience_s)  # the leader renews its lease meanwhile
+        raise TimeoutError
+
+    monkeypatch.setattr("flowlex.systems.scheduler.replica.socket.create_connection", fails)
     api, follower = start(url="http://127.0.0.1:9"), start(leads=False)  # nothing listens there
     time.sleep(1.0)
     assert follower.replica.term is None  # nobody misses the leader
