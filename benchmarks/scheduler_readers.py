@@ -139,7 +139,21 @@ def _measured(url: str, follower: str, machines: int, steps: int, readers: int) 
             figures = {"p50 ms": np.median(ms), "p99 ms": np.quantile(ms, 0.99)}
             figures |= {"explanation p50 ms": np.median(explained), "its p99 ms": np.quantile(explained, 0.99)}
             rows.append({"decisions": label} | {name: round(float(value), 1) for name, value in figures.items()})
+    within = {f"{route}, % within 50 ms": _within(follower, route) for route in ("/v1/explanation", "/v1/task")}
+    rows[-1] |= within | {"answers of the follower": int(_answers(follower, "", "+Inf"))}
     return rows
+
+
+def _within(url: str, route: str) -> float:
+    """Percentage of a route's answers whose first byte left the service within 50 ms."""
+    return round(100 * _answers(url, route, "0.05") / max(_answers(url, route, "+Inf"), 1), 1)
+
+
+def _answers(url: str, route: str, bound: str) -> float:
+    """Answers of a service on its routes that begin so, by its own clock within a bound."""
+    text = httpx.get(f"{url}/metrics", timeout=60.0).text
+    wanted = rf'request_seconds_bucket{{le="{re.escape(bound)}",route="{re.escape(route)}[^"]*"}} (\S+)'
+    return sum(float(count) for count in re.findall(wanted, text))
 
 
 def _submit(name: str) -> Submit:
