@@ -139,19 +139,19 @@ def state_policy(
         p.maximize("objective", rise, words="how far all jobs rise together")
         return
     filled = np.zeros(len(names), np.int64)  # the step that fills each job
-    for k, members in enumerate(fills):
-        filled[list(members)] = k
+    for number, mine in enumerate(fills):
+        filled[list(mine)] = number
     by_step = np.array([policy.pace(filled < k) for k in range(len(fills))])
     numbers = list(range(1, len(fills) + 1))
     p.set("step", numbers, words="steps")
-    k, m = np.nonzero((by_step > 0) & (filled >= np.arange(len(fills))[:, None]))
-    table = pd.DataFrame({"member": jobs[m], "step": k + 1})
-    moving = pd.Series(by_step[k, m], pd.MultiIndex.from_frame(table))
+    at, of = np.nonzero((by_step > 0) & (filled >= np.arange(len(fills))[:, None]))
+    table = pd.DataFrame({"member": jobs[of], "step": at + 1})
+    moving = pd.Series(by_step[at, of], pd.MultiIndex.from_frame(table))
     pace = p.data("v", moving, words="pace of a job's gain in a step")
     bounds = pd.Series([most(each) for each in by_step], pd.Index(numbers, name="step"))
     rises = p.variables("rise", step=numbers, upper=bounds, words="how far a step raises gains")
     p.constrain("level", gain >= (rises.join(table) * pace).sum(by="member"), words="jobs rise until they are full")
-    for number, members in zip(numbers, fills, strict=True):
+    for number, mine in zip(numbers, fills, strict=True):
         p.maximize(f"rise_{number}", rises.sel(step=number), words=f"how far step {number} raises the jobs")
-        full = gain.sel(member=[names[m] for m in members]).sum()
+        full = gain.sel(member=[names[m] for m in mine]).sum()
         p.maximize(f"full_{number}", full, words=f"gains of the jobs that step {number} fills")
