@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from flowlex.formulations.block_labels import Labels, blocks_html
@@ -32,6 +31,7 @@ from flowlex.formulations.program_arrays import Floats, Integers, LinearProgramA
 if TYPE_CHECKING:
     import networkx as nx
     import pulp
+    import scipy
 
 __all__ = ["UNBOUNDED", "Block", "FlowNetwork"]
 
@@ -173,6 +173,8 @@ class FlowNetwork:
 
     def incidence(self) -> scipy.sparse.csc_array:
         """Return the (N, A) node-arc incidence matrix: +1 at the tail, -1 at the head, empty for a loop."""
+        import scipy
+
         loops = self.tail == self.head
         pointer = np.concatenate([[0], np.cumsum(np.where(loops, 0, 2))])
         real = ~loops

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from flowlex.formulations.block_labels import Labels, block_names, blocks_html, check_declared, check_labels
@@ -299,6 +298,8 @@ class LinearProgram:
 
     def arrays(self) -> LinearProgramArrays:
         """Lower the program to solver arrays (a fresh copy each time)."""
+        import scipy
+
         columns, rows = self.column_count, self.row_count
         blocks, constraints = list(self.variable_blocks.values()), list(self.constraint_blocks.values())
         matrix = scipy.sparse.coo_array(

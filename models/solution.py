@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
-import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
@@ -351,6 +349,9 @@ class Solution:
         ModelError
             There is no answer.
         """
+        import tempfile
+        import webbrowser
+
         page = self.to_html()
         with tempfile.NamedTemporaryFile("w", prefix="flowlex-", suffix=".html", delete=False) as stream:
             stream.write(page)

@@ -15,17 +15,20 @@ import signal
 import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from multiprocessing.connection import Connection, Pipe
-from typing import NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
 import pylmcf
 from numpy.typing import NDArray
 
+from flowlex.formulations.engines.dense_assignment import solve_dense_assignment
 from flowlex.formulations.engines.exact_integers import check_magnitudes, finite_upper
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.program_arrays import Booleans, Integers, frozen
 from flowlex.formulations.solver_outcome import EngineError, Infeasibility, Outcome, SolveOptions, Status
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 _Nodes: TypeAlias = NDArray[np.int32]
 #: ``poll`` counts milliseconds in 32 bits.
@@ -113,6 +116,8 @@ def solve_network(network: FlowNetwork, options: SolveOptions) -> Outcome:
     check_magnitudes(network)
     if options.time_limit_s is None:
         return _solve(network)
+    from multiprocessing.connection import Pipe
+
     receiver, sender = Pipe(duplex=False)
     # A bare fork: a batch may run in a daemonic worker of multiprocessing, which may not have children.
     child = os.fork()
@@ -150,6 +155,20 @@ def _solve_into(network: FlowNetwork, sender: Connection) -> NoReturn:
 
 def _solve(network: FlowNetwork) -> Outcome:
     started = time.perf_counter()
+    if (found := solve_dense_assignment(network)) is not None:
+        flow, potentials = found
+        cost = network.total_cost(flow)
+        return Outcome(
+            Status.OPTIMAL,
+            "network",
+            cost,
+            cost,
+            flow,
+            potentials,
+            network.reduced_costs(potentials),
+            "assignment by shortest augmenting paths",
+            seconds=time.perf_counter() - started,
+        )
     normal = NormalForm.of(network)
     if not len(normal.order):
         return _without_arcs(network, normal, started)
