@@ -155,8 +155,8 @@ def write_atomically(path: str | Path, data: bytes, *, as_is: bool = False) -> N
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
+        os.chmod(temporary, 0o666 & ~_umask())  # noqa: PTH101  (a batch writes thousands of small files)
+        os.replace(temporary, path)  # noqa: PTH105
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -170,14 +170,16 @@ def _umask() -> int:
 
 def json_value(value: Any) -> Any:
     """Convert a value to types of strict JSON; numbers that are not finite become null."""
+    if value is None or type(value) in (str, int, bool):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):
         return [json_value(item) for item in value]
     if hasattr(value, "tolist"):  # arrays and scalars of NumPy
         return json_value(value.tolist())
-    if isinstance(value, bool) or value is None:
-        return value
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -201,15 +203,15 @@ def json_text(document: Mapping[str, Any]) -> str:
      }
     }
     """
-    fields = []
+    fields, write = [], json.JSONEncoder(allow_nan=False).encode
     for name, value in json_value(document).items():
-        text = json.dumps(value, allow_nan=False)
         if isinstance(value, dict) and value:
-            entries = (f"{json.dumps(key)}: {json.dumps(entry, allow_nan=False)}" for key, entry in value.items())
-            text = "{\n  " + ",\n  ".join(entries) + "\n }"
+            text = "{\n  " + ",\n  ".join(f"{write(key)}: {write(entry)}" for key, entry in value.items()) + "\n }"
         elif isinstance(value, list) and value:
-            text = "[\n  " + ",\n  ".join(json.dumps(entry, allow_nan=False) for entry in value) + "\n ]"
-        fields.append(f"{json.dumps(name)}: {text}")
+            text = "[\n  " + ",\n  ".join(map(write, value)) + "\n ]"
+        else:
+            text = write(value)
+        fields.append(f"{write(name)}: {text}")
     return "{\n " + ",\n ".join(fields) + "\n}\n"
 
 
