@@ -375,13 +375,19 @@ class Checker:
             return self._on_faces(leaf, cost, (reduced, unit, total), list(before.values()))
         if leaf.with_earlier:
             raise ProofError("a leaf with earlier ones has no branches, shared multipliers or blocks")
-        base = self._base(leaf.shared, leaf.complete)
-        both = common_unit([unit, base.unit])
-        times, base_times = int(unit / both), int(base.unit / both)
-        shut = [c for c, side in high.items() if side <= 0]
         kept = list(before.values())
         if cutoff is not None and cost is not None:
             kept.append((cost, cutoff))
+        shut = [c for c, side in high.items() if side <= 0]
+        if not (leaf.shared or leaf.blocks):
+            for name in leaf.complete:
+                reduced, more = self._completed(name, reduced, shut)
+                total += more * unit
+            columns = np.flatnonzero(reduced)
+            return self._least_within_bounds(columns, reduced[columns], unit, total, low, high, kept)
+        base = self._base(leaf.shared, leaf.complete)
+        both = common_unit([unit, base.unit])
+        times, base_times = int(unit / both), int(base.unit / both)
         differs = reduced != 0
         differs[[*low, *high]] = True
         columns = np.flatnonzero(differs)
@@ -591,12 +597,12 @@ class Checker:
         if (
             block is None
             or not block.once
-            or len({*block.value[block.value > 0].tolist()}) > 1
+            or (block.value[block.value > 0] != block.value.max(initial=0)).any()
             or (block.value % max(int(block.value.max(initial=0)), 1)).any()
         ):
             raise ProofError(f"multipliers of rows {name!r} cannot be completed")
         own = block.value > 0
-        if not own.any():
+        if not own.any() or not reduced[block.column].any():
             return reduced, Fraction(0)
         times = block.value // block.value.max()  # 1 where they are positive
         if (1 + largest(times)) * largest(reduced) >= SAFE:

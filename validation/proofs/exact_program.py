@@ -132,13 +132,12 @@ def labelled(name: str, label: str) -> str:
 
 def common_unit(units: Iterable[Fraction]) -> Fraction:
     """The largest unit of which all are integer multiples; 1 if there is none but zeros."""
-    found = Fraction(0)
+    above, below = 0, 1
     for unit in units:
-        found = Fraction(
-            math.gcd(found.numerator * unit.denominator, unit.numerator * found.denominator),
-            found.denominator * unit.denominator,
-        )
-    return found or Fraction(1)
+        if (unit.numerator, unit.denominator) != (above, below):
+            above = math.gcd(above * unit.denominator, unit.numerator * below)
+            below *= unit.denominator
+    return Fraction(above, below) if above else Fraction(1)
 
 
 @dataclass(frozen=True, eq=False)
