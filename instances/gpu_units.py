@@ -48,10 +48,11 @@ class ExactCosts:
         of_task = np.zeros(len(view.task_job), dtype=size.dtype)
         np.add.at(of_task, view.shard_task, size)
         waiting = weights[2] * int(of_task.max(initial=0)) * rates[2] / per_mb
-        stops = tuple(stop_price * rational(x) if stop_price else zero for x in view.task_elapsed.tolist())
-        return cls(
-            view, size, per_mb, rates, waiting, stops, largest_unit([*(r / per_mb for r in rates), waiting, *stops])
-        )
+        stops: tuple[Fraction, ...] = (zero,) * len(of_task)
+        if stop_price:
+            stops = tuple(stop_price * rational(x) for x in view.task_elapsed.tolist())
+        numbers = *(r / per_mb for r in rates), waiting, *(stops if stop_price else ())
+        return cls(view, size, per_mb, rates, waiting, stops, largest_unit(numbers))
 
 
 def largest_unit(numbers: Iterable[Fraction]) -> Fraction:

@@ -422,6 +422,9 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
 
 def _seconds(units: NDArray[Any], unit_s: Fraction) -> NDArray[Any]:
     """Convert to exact seconds: floats if all are exact, else fractions."""
+    digits = next((k for k in range(16) if 10**k % unit_s.denominator == 0), 16)
+    if units.dtype != object and int(np.abs(units).max(initial=0)) * unit_s.numerator < 10 ** (15 - digits):
+        return units * unit_s.numerator / unit_s.denominator  # decimals of at most 15 digits, which floats hold
     exact = [unit * unit_s for unit in units.tolist()]
     floats = [float(value) for value in exact]
     if all(rational(value) == true for value, true in zip(floats, exact, strict=True)):

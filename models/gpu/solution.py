@@ -82,10 +82,10 @@ class GpuSolution(Solution):
         reasons, above, tight = [""] * len(self.gpu), set(self.round.idle.tolist()), self._tight_rules()
         for task in self.placement.preempted.tolist():
             reasons[task] = self._stop_reason(task)
-        published = self.options.get("network") == "published"
+        published, changed = self.options.get("network") == "published", bool(self.changes)
         for task in self.placement.waiting.tolist():
             job, need = job_of[task], needs[task]
-            if self.changes and task not in above:
+            if changed and task not in above:
                 reasons[task] = f"no better schedule runs it under the changes of the model{tight.get(task, '')}"
             elif task in above:
                 reasons[task] = f"job {names[job]} ran more than its fair share, so it starts nothing"

@@ -72,7 +72,10 @@ class TransferCosts(ExactCosts):
     @cached_property
     def stop(self) -> NDArray[Any]:
         """(T,) cost of stopping each running task, 0 for the others."""
-        values = [int(seconds / self.unit_s) if seconds else 0 for seconds in self.stop_s]
+        stops = self.stop_s
+        if not stops or (not stops[0] and stops.count(stops[0]) == len(stops)):
+            return np.zeros(len(stops), np.int64)
+        values = [int(seconds / self.unit_s) if seconds else 0 for seconds in stops]
         return np.array(values, dtype=np.int64 if sum(values) < _WIDE else object)
 
     @cached_property

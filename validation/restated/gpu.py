@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flowlex.formulations.gc_pause import collector_paused
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
 
@@ -65,37 +66,46 @@ class GpuColumns:
     @classmethod
     def of(cls, instance: GpuInstance) -> GpuColumns:
         """Read the fields of an instance."""
+        with collector_paused():
+            return cls._read(instance)
+
+    @classmethod
+    def _read(cls, instance: GpuInstance) -> GpuColumns:
         racks: dict[str, int] = {}
         for node in instance.nodes:
             racks.setdefault(node.rack, len(racks))
-        gpus = [(gpu, n) for n, node in enumerate(instance.nodes) for gpu in node.gpus]
-        tasks = [(task, j) for j, job in enumerate(instance.jobs) for task in job.tasks]
-        shards = [(shard, t) for t, (task, _) in enumerate(tasks) for shard in task.shards]
-        replicas = [(k, name) for k, (shard, _) in enumerate(shards) for name in shard.replicas]
+        gpus = [gpu for node in instance.nodes for gpu in node.gpus]
+        tasks = [task for job in instance.jobs for task in job.tasks]
+        shards = [shard for task in tasks for shard in task.shards]
         node_of = {node.name: n for n, node in enumerate(instance.nodes)}
-        gpu_of = {gpu.name: g for g, (gpu, _) in enumerate(gpus)}
+        gpu_of = {gpu.name: g for g, gpu in enumerate(gpus)}
+        held = [(t, task.running) for t, task in enumerate(tasks) if task.running is not None]
+        at, since = np.full(len(tasks), -1), np.zeros(len(tasks))
+        at[[t for t, _ in held]] = [gpu_of[running.gpu] for _, running in held]
+        since[[t for t, _ in held]] = [running.elapsed_s for _, running in held]
         return cls(
             tuple(racks),
             tuple(node_of),
             tuple(gpu_of),
             tuple(job.name for job in instance.jobs),
-            tuple(task.name for task, _ in tasks),
-            _integers([racks[node.rack] for node in instance.nodes]),
-            _integers([n for _, n in gpus]),
-            np.array([gpu.memory_gb for gpu, _ in gpus], np.float64),
-            _integers([j for _, j in tasks]),
-            np.array([task.memory_gb for task, _ in tasks], np.float64),
-            _integers([-1 if task.running is None else gpu_of[task.running.gpu] for task, _ in tasks]),
-            np.array([0.0 if task.running is None else task.running.elapsed_s for task, _ in tasks], np.float64),
-            _integers([t for _, t in shards]),
-            np.array([shard.size_mb for shard, _ in shards], np.float64),
-            _integers([k for k, _ in replicas]),
-            _integers([node_of[name] for _, name in replicas]),
+            tuple([task.name for task in tasks]),
+            np.array([racks[node.rack] for node in instance.nodes], np.int64),
+            _parents([len(node.gpus) for node in instance.nodes]),
+            np.array([gpu.memory_gb for gpu in gpus], np.float64),
+            _parents([len(job.tasks) for job in instance.jobs]),
+            np.array([task.memory_gb for task in tasks], np.float64),
+            at,
+            since,
+            _parents([len(task.shards) for task in tasks]),
+            np.array([shard.size_mb for shard in shards], np.float64),
+            _parents([len(shard.replicas) for shard in shards]),
+            np.array([node_of[name] for shard in shards for name in shard.replicas], np.int64),
         )
 
 
-def _integers(values: Sequence[int]) -> NDArray[np.int64]:
-    return np.array(values, np.int64)
+def _parents(counts: Sequence[int]) -> NDArray[np.int64]:
+    """Whose each part is, where the k-th whole has ``counts[k]`` parts."""
+    return np.repeat(np.arange(len(counts)), np.array(counts, np.int64))
 
 
 class RoundOptions(NamedTuple):

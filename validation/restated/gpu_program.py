@@ -213,7 +213,8 @@ class GpuRound:
                 spot = (where[mine][:, None] * len(every) + every).ravel()
                 at, gpu = _cheapest(place * len(every) + code, view.gpu_memory, rank, spot, view.task_memory[each])
                 keys.append(each[at] * gpus + gpu)
-        task, gpu = np.divmod(np.unique(np.concatenate(keys)), gpus)
+        key = np.sort(np.concatenate(keys))  # `np.unique` would look each up in a table that no cache holds
+        task, gpu = np.divmod(key[np.append(True, key[1:] != key[:-1])[: len(key)]], gpus)
         return task, gpu
 
     def program(self, task: Ints, gpu: Ints) -> ExactProgram:
