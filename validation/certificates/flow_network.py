@@ -10,7 +10,7 @@ from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.validation.certificates.certificate import Certificate, Check
 from flowlex.validation.proofs.checker import judge
-from flowlex.validation.proofs.exact_program import Exact
+from flowlex.validation.proofs.exact_program import SAFE, Exact, largest
 from flowlex.validation.proofs.network_program import network_program
 from flowlex.validation.proofs.proof import Leaf, Proof
 
@@ -66,7 +66,9 @@ def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
         if outcome.bound is not None:
             checks.append(_same("the stated bound is the cost", outcome.bound, int(stage.value)))
         if outcome.reduced_costs is not None:
-            true = n.cost.astype(object) - y.astype(object)[n.tail] + y.astype(object)[n.head]
+            wide = object if largest(n.cost) + 2 * largest(y) >= SAFE else np.int64
+            price = y.astype(wide)
+            true = n.cost.astype(wide) - price[n.tail] + price[n.head]
             same = np.shape(outcome.reduced_costs) == true.shape and bool((outcome.reduced_costs == true).all())
             checks.append(Check("reduced costs recomputed from the potentials", same))
     claim = verdict.claim if optimal else "feasible"
