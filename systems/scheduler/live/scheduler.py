@@ -576,8 +576,10 @@ class FlowScheduler:
         state, view = self.state, self.state.task(task)
         others = state.tasks_apart.get(view.apart, ())
         taken = {at for other in others if (at := state.tasks[other].machine) is not None}
-        waiting = sum(state.tasks[other].machine is None for other in state.jobs[view.job].tasks)
-        used = state.rules.shares is not None and waiting <= state.network.jobs[view.job].bounds.must
+        used = False
+        if state.rules.shares is not None:
+            waiting = sum(state.tasks[other].machine is None for other in state.jobs[view.job].tasks)
+            used = waiting <= state.network.jobs[view.job].bounds.must
         return plain_reason(state.rules, view, state.cluster, taken, share_used=used)
 
     def _side_constraint_reason(self, task: str) -> str | None:
