@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def certify_network(network: FlowNetwork, outcome: Outcome) -> Certificate:
         if outcome.bound is not None:
             checks.append(_same("the stated bound is the cost", outcome.bound, int(stage.value)))
         if outcome.reduced_costs is not None:
-            wide = object if largest(n.cost) + 2 * largest(y) >= SAFE else np.int64
+            wide: Any = object if largest(n.cost) + 2 * largest(y) >= SAFE else np.int64
             price = y.astype(wide)
             true = n.cost.astype(wide) - price[n.tail] + price[n.head]
             same = np.shape(outcome.reduced_costs) == true.shape and bool((outcome.reduced_costs == true).all())
