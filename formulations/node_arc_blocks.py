@@ -37,8 +37,7 @@ class Block:
 def node_block(name: str, start: int, count: int, labels: Labels) -> Block:
     """A block of nodes with distinct labels."""
     labels = check_labels(name, count, labels)
-    numbers = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu"
-    rising = numbers and bool((labels[1:] > labels[:-1]).all())
+    rising = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and bool((labels[1:] > labels[:-1]).all())
     if labels is not None and not rising and len(set(block_labels(count, labels))) < count:
         raise ValueError(f"two nodes named {name!r} have one label; a node's name says which it is")
     return Block(name, start, count, labels)

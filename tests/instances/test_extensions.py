@@ -70,9 +70,9 @@ def test_every_kind_and_generator_of_ours_is_in_the_table_that_finds_it():
         package = importlib.import_module(f"flowlex.{folder}")
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
-    ours = {kind for kind, cls in Instance.registry.items() if cls.__module__.startswith("flowlex.")}
+    ours = {kind for kind, cls in Instance.registry.items() if cls.__module__.startswith("flowlex.instances.")}
     assert ours == set(extensions._KINDS)
-    ours = {name for name, spec in GENERATORS.items() if spec.function.__module__.startswith("flowlex.")}
+    ours = {name for name, spec in GENERATORS.items() if spec.function.__module__.startswith("flowlex.instances.")}
     assert ours == set(registry._OWN)
 
 

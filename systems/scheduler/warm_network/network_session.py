@@ -251,7 +251,7 @@ class NetworkSession:
     def _rising(self, network: FlowNetwork) -> bool:
         """Whether many arcs into the root have the same tail, as slots of rising costs have."""
         tails = network.tail[(network.head == self.root) & (network.upper > 0)]
-        return 4 * np.count_nonzero(np.bincount(tails)) < 3 * len(tails)
+        return bool(4 * np.count_nonzero(np.bincount(tails)) < 3 * len(tails))
 
     def _by_paths(self, budget: int) -> int:
         """Send all supply along shortest paths from new potentials; see `balance` for the result."""
