@@ -129,7 +129,7 @@ def to_document(proof: Proof, program: ExactProgram) -> dict[str, Any]:
     often = Counter(b.what for leaf in (*cases, *every) for b in leaf.branches if len(b.column) > 1)
     sums = {what: f"sum {k}" for k, what in enumerate(what for what, times in often.items() if times > 1)}
     if sums:
-        found["sums"] = {name: _terms_out(*map(np.array, what), program) for what, name in sums.items()}
+        found["sums"] = {name: _terms_out(np.array(c), np.array(v), program) for (c, v), name in sums.items()}
     if proof.stages:
         of: dict[int, str] = {}
         found["stages"] = {}
