@@ -33,6 +33,8 @@ _SHARE = 0.6
 _FIRST_SHARE, _PROMISING = 0.25, ("fgd", "gpu-packing", "first-fit")
 #: Steps of ruin and recreate per pod to place, least and most steps in total, and steps of one call.
 _STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 300, 5_000, 500_000, 10_000
+#: With a time limit, ruin and recreate ends after so many steps without a gain (and as many as led to the last one).
+_STALE = 50_000
 #: Largest number of columns (pod on node) for which patterns and the integer program replace the slower search.
 _TINY = 150
 #: Nodes of the search tree of one integer program.
@@ -210,12 +212,15 @@ class Admitting:
         total = min(total, self.options.max_steps or total)
         enough = np.array(self.wanted, np.int64) - np.array(most, np.int64)
         rng, size = np.random.default_rng(self.options.seed), view.load.most()[one]
+        waits, gained = waiting.sum(), 0
         for done in range(0, total, _BATCH):
             steps = min(_BATCH, total - done)
             worth = levels.worth[one]
             if recreate(state, group, levels.of[one], worth, size, waiting, first, fixed, steps, rng, enough) < steps:
                 break
-            if self.late:
+            if waiting.sum() < waits:
+                waits, gained = waiting.sum(), done
+            if self.late or (self.until is not None and done - gained >= max(_STALE, gained)):  # time for the balance
                 break
             self.better(lambda: self._result(state.cluster(cluster), list(self.wanted), {}), often=True)
         return state.cluster(cluster)
