@@ -22,20 +22,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.language.labels import Index
+from flowlex.formulations.language.statement import Statement
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Objective
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof
 
-if TYPE_CHECKING:
-    from flowlex.models.problem import Problem
-
 _Hashes: TypeAlias = NDArray[np.uint64]
+StatementT = TypeVar("StatementT", bound=Statement)
 #: Problems of fewer columns are solved as they are.
 _FEWEST = 40
 #: Counting must leave at most this share of the columns.
@@ -43,7 +42,7 @@ _SHARE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class EqualLabels:
+class EqualLabels(Generic[StatementT]):
     """A problem in which the equal labels of one level are counted.
 
     Attributes
@@ -59,7 +58,7 @@ class EqualLabels:
     """
 
     level: str
-    counted: Problem
+    counted: StatementT
     column: Integers
     row: Mapping[str, Integers]
     #: (n,) place of a column's label in its class; (c,) labels of a class, by column of the counted problem.
@@ -184,7 +183,7 @@ def _coefficient(objective: Objective, column: int) -> Fraction:
     return int(objective.value[objective.column == column].sum()) * objective.unit
 
 
-def equal_labels(problem: Problem) -> EqualLabels | None:
+def equal_labels(problem: StatementT) -> EqualLabels[StatementT] | None:
     """The problem with the equal labels of a level counted; None if that is not worth it or not possible.
 
     Parameters
@@ -220,7 +219,7 @@ class _Classes:
     rows: Mapping[str, tuple[Integers, _Hashes]]
 
     @classmethod
-    def found(cls, problem: Problem, level: str) -> _Classes | None:
+    def found(cls, problem: Statement, level: str) -> _Classes | None:
         """The classes of a level; None if no column has a label of it."""
         n = problem.column_count
         label, rest, kind = np.full(n, -1, np.int64), np.zeros(n, np.uint64), np.zeros(n, np.uint64)
@@ -262,7 +261,7 @@ class _Classes:
         order = np.argsort(kept, kind="stable")
         return order[np.searchsorted(kept[order], key)]
 
-    def dealing_order(self, problem: Problem, many: Integers) -> Integers | None:
+    def dealing_order(self, problem: Statement, many: Integers) -> Integers | None:
         """The columns in an order in which each row of a label holds a run with equal coefficients; None: none found.
 
         ``many``: (n,) labels in the class of each column, 1 for columns that are not counted or not integer.
@@ -292,7 +291,7 @@ class _Classes:
                 return None
         return np.array(order, np.int64)
 
-    def counted(self, problem: Problem) -> EqualLabels | None:
+    def counted(self, problem: StatementT) -> EqualLabels[StatementT] | None:
         """The problem with one label for each class; None if its answers could not be dealt out."""
         size = np.bincount(self.of, minlength=len(self.of))[self.of]
         rank = np.zeros(len(self.of), np.int64)

@@ -579,7 +579,7 @@ class Problem(Statement):
 
     def _counted(
         self,
-        equal: EqualLabels,
+        equal: EqualLabels[Problem],
         chosen: SolveOptions,
         certify: bool,
         first: Floats | None,
