@@ -57,8 +57,11 @@ SNAPSHOT = sa.Table(
     sa.Column("state", sa.LargeBinary, nullable=False),  # what `Core.save` wrote, compressed
     sa.Column("answers", sa.Text, nullable=False),  # keys and decisions that may be asked for again
 )
-#: PostgreSQL: a paused process keeps no lock, and a server that does not answer is noticed.
-_PATIENCE = "-c idle_in_transaction_session_timeout=2000 -c statement_timeout=4000 -c synchronous_commit=on"
+#: PostgreSQL: a process that is paused or cut off keeps no lock, and a server that does not answer is noticed.
+_PATIENCE = (
+    "-c idle_in_transaction_session_timeout=2000 -c statement_timeout=4000 -c synchronous_commit=on "
+    "-c tcp_keepalives_idle=1 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=2"
+)
 _CONNECT = {
     "options": _PATIENCE,
     "connect_timeout": 2,
@@ -227,7 +230,8 @@ class SchedulerDatabase:
         ]
         with self._database.write() as connection:
             self._fence(connection, term)
-            connection.execute(sa.insert(LOG), rows)
+            # One statement: within a pipeline of several, no timeout of the server would end a client that is cut off.
+            connection.execute(sa.insert(LOG).values(rows))
 
     def records(self, after: int, most: int = 2000) -> list[tuple[int, Document]]:
         """Return at most so many records after a number, in order; raise `LookupError` if some are gone already."""
