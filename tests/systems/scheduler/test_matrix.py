@@ -163,7 +163,8 @@ class Cluster:
                     heal.append(lambda pids=pids: _wake(pids))
             elif fault == "kill":
                 self.processes[host].kill()
-                heal.append(lambda host=host: self.start(host, "--follow"))
+                # Last: none starts while a stopped leader holds the lock of a SQLite file.
+                heal.insert(0, lambda host=host: self.start(host, "--follow"))
             else:
                 pid = self.processes[host].process.pid
                 os.kill(pid, signal.SIGSTOP)
