@@ -132,11 +132,9 @@ def labelled(name: str, label: str) -> str:
 
 def common_unit(units: Iterable[Fraction]) -> Fraction:
     """The largest unit of which all are integer multiples; 1 if there is none but zeros."""
-    above, below = 0, 1
-    for unit in units:
-        if (unit.numerator, unit.denominator) != (above, below):
-            above = math.gcd(above * unit.denominator, unit.numerator * below)
-            below *= unit.denominator
+    distinct = set(units)
+    above = math.gcd(*(unit.numerator for unit in distinct))
+    below = math.lcm(*(unit.denominator for unit in distinct))
     return Fraction(above, below) if above else Fraction(1)
 
 
