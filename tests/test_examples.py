@@ -18,7 +18,7 @@ ANSWERS = {
     "04_batch": "exit code: 1",
     "05_total_unimodularity": "3 x 3 submatrix of determinant 2",
     "06_mutants": "take: lost lower bound: answers",
-    "07_live_scheduler": "its cheapest place, on 'm0', is held by a",
+    "07_live_scheduler": "c waits: its cheapest place, on 'm",
     "08_gpu_assignment": "6436.40 s of transfer; optimal, proven exactly",
     "09_jit_bandwidth": "'level_4': 3",
     "10_pod_placement": "not enough GPU memory on node-1, node-2",
