@@ -28,7 +28,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.formulations.language.labels import Index
+from flowlex.formulations.language.labels import Index, Level
 from flowlex.formulations.language.statement import Statement
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Objective
@@ -224,14 +224,14 @@ class _Classes:
     @classmethod
     def found(cls, problem: Statement, level: str) -> _Classes | None:
         """The classes of a level; None if no column has a label of it."""
-        n = problem.column_count
+        n, domain = problem.column_count, problem.levels[level]
         label, rest, kind = np.full(n, -1, np.int64), np.zeros(n, np.uint64), np.zeros(n, np.uint64)
         for number, block in enumerate(problem.blocks.values()):
-            label[block.columns], rest[block.columns] = _parted(block.index, level, number)
+            label[block.columns], rest[block.columns] = _parted(block.index, domain, number)
             kind[block.columns] = _hash(rest[block.columns], block.lower, block.upper, block.integer)
         if (label < 0).all():
             return None
-        signature, apart = np.zeros(len(problem.levels[level]), np.uint64), np.zeros(len(problem.levels[level]), bool)
+        signature, apart = np.zeros(len(domain), np.uint64), np.zeros(len(domain), bool)
 
         def add(labels: Integers, what: _Hashes) -> None:
             np.add.at(signature, labels[labels >= 0], what[labels >= 0])
@@ -241,7 +241,7 @@ class _Classes:
             add(label[o.columns], _hash(number, rest[o.columns], o.values))
         rows, named = {}, np.where(label >= 0, rest, _hash(np.arange(n)))
         for number, row in enumerate(problem.rows.values()):
-            of_row, role = rows[row.name] = _parted(row.index, level, number)
+            of_row, role = rows[row.name] = _parted(row.index, domain, number)
             add(of_row, _hash(role, row.rhs))
             mine, theirs = of_row[row.rows], label[row.columns]
             term = _hash(role[row.rows], named[row.columns], row.values)
@@ -345,10 +345,12 @@ class _Classes:
         return EqualLabels(self.level, fresh, column, row_of, turn, many[kept], place[order], begin, integer[kept])
 
 
-def _parted(index: Index, level: str, number: int) -> tuple[Integers, _Hashes]:
+def _parted(index: Index, level: Level, number: int) -> tuple[Integers, _Hashes]:
     """Of each member its label in a level (-1: the level is no key), and a hash of all other labels."""
-    others = [index.codes[key] for key in index.keys if key != level]
-    label = index.codes[level].astype(np.int64) if level in index.keys else np.full(index.count, -1, np.int64)
+    mine = index.levels[level.name] if level.name in index.keys else None
+    own = mine is level or (mine is not None and mine.labels == level.labels)  # a renamed level has other labels
+    others = [index.codes[key] for key in index.keys if not (own and key == level.name)]
+    label = index.codes[level.name].astype(np.int64) if own else np.full(index.count, -1, np.int64)
     return label, _hash(np.full(index.count, number), *others)
 
 
