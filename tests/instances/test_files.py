@@ -45,7 +45,7 @@ BAD = {
     "gzip of nothing": (gzip.compress(b""), "x.json.gz", "the gzip file holds nothing"),
     "no kind": (b"{}", "x.json", "kind: field is missing; one of: allocation, "),
     "unknown kind": (changed(kind="gpu"), "x.json", "kind: unknown kind 'gpu'; one of: allocation, "),
-    "misspelt kind": (changed(kind="gpu-asignment"), "x.json", "scenario; did you mean 'gpu-assignment'?"),
+    "misspelt kind": (changed(kind="gpu-asignment"), "x.json", "did you mean 'gpu-assignment'?"),
     "kind of a wrong type": (changed(kind=["gpu-assignment"]), "x.json", "kind: unknown kind ['gpu-assignment']"),
     "version": (changed(version=2), "x.json", "version: version 2 is not supported"),
     "version as text": (changed(version="1"), "x.json", "version: version '1' is not supported"),
