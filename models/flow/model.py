@@ -129,9 +129,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     def solution_method(self) -> NetworkMethod | ProgramMethod:
         """The method that solves this instance; the integer program starts from the network's solution."""
         network = NetworkMethod(self.priced, self.order)
-        if not (self.priced.task_rules or self.instance.resources):
-            return network
-        return ProgramMethod(network, lambda: self.unchanged_problem)
+        return ProgramMethod(network) if self.priced.task_rules or self.instance.resources else network
 
     @property
     def method(self) -> str:
