@@ -261,7 +261,7 @@ def verify(
     require_solution(document)
     kind = _kind_of(document)
     verifier = verifier_for(kind)
-    if kind in _JUDGES and instance.kind != kind:  # a problem or a model of one's own
+    if (kind == "problem" or kind in _JUDGES) and instance.kind != kind:  # a problem or a model of one's own
         raise SolutionError(f"kind: this is a {kind}-solution, the instance is of kind {instance.kind!r}")
     read = read_document(document)
     if verifier is None or not read.kind.endswith("-solution"):
