@@ -611,8 +611,10 @@ class Problem(Statement):
         claimed = str(found.status) if certify or exact is None else "feasible"
         budget = Budget.remaining(chosen.time_limit_s, clock)
         verdict = judge(program, exact, proof if certify else Proof(), claimed, budget)
-        shown = [each.bound for each in verdict.stages] == [each.exact[1] for each in found.stages.values()]
-        if not verdict.certificate.ok or (certify and not shown and not verdict.late):
+        figures = [each.exact for each in found.stages.values()]
+        same = [each.value for each in verdict.stages] == [value for value, _ in figures]
+        shown = [each.bound for each in verdict.stages] == [bound for _, bound in figures]
+        if not (verdict.certificate.ok and (same or exact is None)) or (certify and not shown and not verdict.late):
             _log.info("%s: the counted answer does not hold for single labels", self.name)
             return None
         tree = next(iter(proof.stages.values()), ())

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flowlex as fx
-from flowlex.models.equal_labels import equal_labels
+from flowlex.models.equal_labels import EqualLabels, equal_labels
+from flowlex.validation.proofs.exact_program import Exact
 
 
 def by(level: str, values: dict[str, float]) -> pd.Series:
@@ -84,6 +85,19 @@ def test_start_and_answers_on_the_way() -> None:
     s = p.solve(start={"x": first}, report=seen.append)
     assert s.objective == 8
     assert all(each.problem is p and each.certificate.ok for each in seen)
+
+
+@pytest.mark.parametrize("certify", [True, False])
+def test_an_answer_that_is_dealt_out_wrongly_is_not_used(monkeypatch: pytest.MonkeyPatch, certify: bool) -> None:
+    deal = EqualLabels.dealt
+
+    def nothing(self: EqualLabels[fx.Problem], values: Exact) -> Exact:
+        found = deal(self, values)
+        return Exact(0 * found.numbers, found.unit)
+
+    monkeypatch.setattr(EqualLabels, "dealt", nothing)
+    s = crates(4, {"a": (5, 10), "b": (7, 10)}, 12).solve(certify=certify)
+    assert s.objective == s.values("x").sum() == 8
 
 
 def test_without_a_certificate_the_file_is_judged_later() -> None:
