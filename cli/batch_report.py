@@ -1,7 +1,7 @@
 """Output of a run: JSON lines for programs, tables for people, and for long runs an HTML summary.
 
 The summary counts instances by kind and status and lists the slowest, the worst gaps, and what to run again. A long run
-prints it, and writes it with a picture to ``summary.html`` in the folder of results.
+prints it, and writes it to ``summary.html`` in the folder of results.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ _PAGE = """<!doctype html>
 body {{ font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 75rem; padding: 0 1rem; color: #222 }}
 table {{ border-collapse: collapse; font-size: 13px }} td {{ overflow-wrap: anywhere }}
 th, td {{ border-bottom: 1px solid #ddd; padding: .15rem .7rem .15rem 0; text-align: left; vertical-align: top }}
-svg {{ max-width: 100%; height: auto }}
 </style></head><body><h1>{title}</h1>
-{picture}
 {tables}
 </body></html>
 """
@@ -86,7 +84,11 @@ def summary_tables(lines: Sequence[Line]) -> list[dict[str, Any]]:
     gaps = sorted((line for line in lines if line.gap), key=lambda line: -(line.gap or 0))
     again = [line for line in lines if line.remedy]
     found = [
-        (title, ("kind", "status", "instances", "seconds", "longest", "slowest instance"), _groups(lines)),
+        (
+            title,
+            ("kind", "status", "instances", "seconds", "half within", "90 % within", "longest", "slowest instance"),
+            _groups(lines),
+        ),
         (
             "Slowest instances",
             ("instance", "kind", "status", "seconds"),
@@ -113,17 +115,19 @@ def _groups(lines: Sequence[Line]) -> list[tuple[Any, ...]]:
         groups.setdefault((line.kind, line.status), []).append(line)
     rows = []
     for (kind, status), members in sorted(groups.items()):
-        longest = max(members, key=lambda line: line.seconds)
+        ordered, many = sorted(members, key=lambda line: line.seconds), len(members)
+        within = (ordered[-(-many * share // 10) - 1] for share in (5, 9, 10))
         total = sum(line.seconds for line in members)
-        rows.append((kind, status, len(members), f"{total:.3f}", f"{longest.seconds:.3f}", longest.instance))
+        seconds = (f"{value:.3f}" for value in (total, *(line.seconds for line in within)))
+        rows.append((kind, status, many, *seconds, ordered[-1].instance))
     return rows
 
 
 def write_page(path: Path, lines: Sequence[Line]) -> None:
-    """Write the tables and the plot of a run as one self-contained HTML page."""
+    """Write the tables of a run as one self-contained HTML page."""
     tables = summary_tables(lines)
     parts = [_html(**table) for table in tables]
-    page = _PAGE.format(title=escape(tables[0]["title"]), picture=_picture(lines), tables="\n".join(parts))
+    page = _PAGE.format(title=escape(tables[0]["title"]), tables="\n".join(parts))
     write_atomically(path, page.encode("utf-8", "backslashreplace"))
 
 
@@ -132,26 +136,6 @@ def _html(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     cells = ("".join(f"<td>{escape(text_of(cell))}</td>" for cell in row) for row in rows)
     body = "\n".join(f"<tr>{row}</tr>" for row in cells)
     return f"<h2>{escape(title)}</h2>\n<table><tr>{head}</tr>\n{body}</table>"
-
-
-def _picture(lines: Sequence[Line]) -> str:
-    """Plot the number of answered instances of each kind over time, as SVG."""
-    from matplotlib.figure import Figure
-
-    from flowlex.formulations.plot_style import colours, picture_bytes
-
-    solved: dict[str, list[float]] = {}
-    for line in lines:
-        if line.status in SOLVED:
-            solved.setdefault(line.kind, []).append(line.seconds)
-    axes = Figure(figsize=(9, 4), layout="constrained").subplots()
-    for (kind, seconds), colour in zip(sorted(solved.items()), colours(len(solved)), strict=True):
-        axes.step(sorted(seconds), range(1, len(seconds) + 1), where="post", color=colour, label=kind)
-    axes.set(xlabel="seconds", ylabel="instances with an answer", xscale="log", title="Answers within so many seconds")
-    if solved:
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    svg = picture_bytes(axes, "svg").decode()
-    return svg[svg.find("<svg") :]
 
 
 def print_json(record: dict[str, Any]) -> None:

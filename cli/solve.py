@@ -177,7 +177,7 @@ def run_batch(batch: Batch, *, json_lines: bool, verbose: bool = False) -> int:
         if batch.journal is not None:
             page = batch.journal.folder / "summary.html"
             write_page(page, lines)
-            note(f"the summary with a picture is in {page}")
+            note(f"the summary is in {page}")
     if shown:
         print_report(sorted(shown, key=batch.place), verbose=verbose, listed=not lines)
     return batch.exit_code

@@ -203,11 +203,20 @@ def json_text(document: Mapping[str, Any]) -> str:
      }
     }
     """
-    fields, write = [], json.JSONEncoder(allow_nan=False).encode
-    for name, value in json_value(document).items():
+    try:  # most documents are plain already, and the encoder is compiled
+        return _written(document)
+    except (TypeError, ValueError):
+        return _written(json_value(document))
+
+
+def _written(document: Mapping[str, Any]) -> str:
+    fields, write = [], json.JSONEncoder(allow_nan=False, default=json_value).encode
+    for name, value in document.items():
+        if hasattr(value, "tolist"):
+            value = value.tolist()
         if isinstance(value, dict) and value:
-            text = "{\n  " + ",\n  ".join(f"{write(key)}: {write(entry)}" for key, entry in value.items()) + "\n }"
-        elif isinstance(value, list) and value:
+            text = "{\n  " + ",\n  ".join(f"{write(str(key))}: {write(entry)}" for key, entry in value.items()) + "\n }"
+        elif isinstance(value, list | tuple) and value:
             text = "[\n  " + ",\n  ".join(map(write, value)) + "\n ]"
         else:
             text = write(value)
