@@ -61,6 +61,8 @@ def arc_columns(
 
 def integers(value: ArrayLike, count: int | None, what: str) -> Integers:
     """Integers as int64, (count,) of them where that is known; `ValueError` names what is not an integer."""
+    if type(value) is int and count is not None and -UNBOUNDED <= value <= UNBOUNDED:
+        return np.full(count, value, np.int64)
     array = np.asarray(value)
     _check_integral(array, what)
     integers = array.astype(np.int64)

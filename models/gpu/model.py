@@ -36,7 +36,7 @@ from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models.gpu.methods.assignment_network import AssignmentNetwork
-from flowlex.models.gpu.methods.round_proof import proof_of
+from flowlex.models.gpu.methods.round_proof import Prover
 from flowlex.models.gpu.methods.rounds import GpuRun, Leaf, Rounds
 from flowlex.models.gpu.methods.value_of_one_more_gpu import Value, value_of
 from flowlex.models.gpu.placement_metrics import Placement
@@ -403,7 +403,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             duals=self._duals(leaf),
             placement=placement,
             round=self.round,
-            proof=proof_of(run, self.costs, self.rounds.ties) if bound is not None else {},
+            prover=None if bound is None else Prover(run, self.costs, self.rounds.ties),
         )
 
     def _duals(self, leaf: Leaf) -> dict[str, Dual]:

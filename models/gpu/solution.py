@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from flowlex.models.gpu.methods.round_proof import Prover
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuSolution(Solution):
@@ -29,16 +31,16 @@ class GpuSolution(Solution):
         Assignment of tasks to GPUs, with metrics.
     round
         The data of the round: kept tasks, shares.
-    proof
-        The optimality certificate; empty if the optimum is not proven.
+    prover
+        Makes the proof when it is asked for; simulations solve thousands of rounds and ask for none.
     """
 
     row_name: ClassVar[str] = "task"
     decision: ClassVar[tuple[str, ...]] = ("x",)
 
     placement: Placement = field(repr=False)
-    proof: dict[str, Any] = field(default_factory=dict, repr=False)
     round: Round = field(repr=False)
+    prover: Prover | None = field(default=None, repr=False)
 
     @property
     def gpu(self) -> Integers:
@@ -145,7 +147,7 @@ class GpuSolution(Solution):
 
     def _proof(self) -> dict[str, Any]:
         """Return the multipliers of all objectives; see `flowlex.models.gpu.methods.round_proof`."""
-        return self.proof
+        return {} if self.prover is None else self.prover.proof
 
     def _draw(self, ax: Axes | None) -> Axes:
         """Plot the placements: one cell per GPU, coloured by the farthest level its task reads from."""

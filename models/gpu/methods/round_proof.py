@@ -34,28 +34,41 @@ Document: TypeAlias = dict[str, Any]
 Mask: TypeAlias = NDArray[np.bool_]
 
 
-def proof_of(run: GpuRun, costs: TransferCosts, ties: Ties) -> Document:
-    """The proof of a run in names of the instance; empty if a network has no dual values."""
-    if run.root is None or run.leaf is None:
-        return {}
-    proof = _RoundProof(run.leaf, costs, ties)
-    for leaf, path in _paths(run.root, ()):
-        if not proof.add(leaf, path):
+@dataclass(eq=False)
+class Prover:
+    """Makes the proof of a run, once; what it is made from is not pickled."""
+
+    run: GpuRun
+    costs: TransferCosts
+    ties: Ties
+
+    @cached_property
+    def proof(self) -> Document:
+        """The proof in names of the instance; empty if a network has no dual values."""
+        run = self.run
+        if run.root is None or run.leaf is None:
             return {}
-    if not run.proven:
-        for stage in ("stops", "waiting"):
-            proof.stages.pop(stage, None)
-    derived = {"derived": [row for row, _ in proof.derived.values()]} if proof.derived else {}
-    stages, of = dict[str, Any](), dict[tuple[int, ...], str]()
-    for name, leaves in proof.stages.items():  # steps that the same cuts prove
-        first = of.setdefault(tuple(map(id, leaves)), name)
-        stages[name] = leaves if first == name else first
-    return {
-        "format": 3,
-        "shared": {text: rows for rows, text in proof.shared.values()},
-        "stages": stages,
-        **derived,
-    }
+        proof = _RoundProof(run.leaf, self.costs, self.ties)
+        for leaf, path in _paths(run.root, ()):
+            if not proof.add(leaf, path):
+                return {}
+        if not run.proven:
+            for stage in ("stops", "waiting"):
+                proof.stages.pop(stage, None)
+        derived = {"derived": [row for row, _ in proof.derived.values()]} if proof.derived else {}
+        stages, of = dict[str, Any](), dict[tuple[int, ...], str]()
+        for name, leaves in proof.stages.items():  # steps that the same cuts prove
+            first = of.setdefault(tuple(map(id, leaves)), name)
+            stages[name] = leaves if first == name else first
+        return {
+            "format": 3,
+            "shared": {text: rows for rows, text in proof.shared.values()},
+            "stages": stages,
+            **derived,
+        }
+
+    def __getstate__(self) -> dict[str, Document]:
+        return {"proof": self.proof}
 
 
 #: A task that the search has branched on, and whether it continues.
