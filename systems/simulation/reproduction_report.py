@@ -196,6 +196,8 @@ def _intro(counts: Counter[str], quick: bool) -> list[str]:
         "range over that), contradicts itself, or is believed wrong; so is a stated effect that is "
         "smaller than the paper's precision shows. *Shown*: nothing is printed to compare with, or a printed figure "
         "set a parameter. *Holds* and *fails* are said of claims of our own.",
+        "The paper's own words are quoted where they are at hand, that is from its abstract; for other rows no "
+        "sentence is, and the place says where it prints what we state in our words.",
         "A trend over several figures is one row: the correlation of ours with theirs. Of the optima and rates in "
         f"these runs every {PROVEN}th is certified.",
     ]

@@ -107,7 +107,7 @@ class Statement:
     rule: Rule | None  # None: shown next to the printed value without a verdict
     tolerance: str  # reason for the width of the range
     source: str  # section, table or figure of the paper
-    quote: str  # at most ten words of the paper, in its language; empty where its words were not at hand
+    quote: str  # at most ten words of the paper, in its language; empty where no sentence of it is at hand
     # why a statement is not reproduced: ``left out`` (the paper omits what decides it), ``contradicts itself``, or
     # ``believed wrong``
     cause: str

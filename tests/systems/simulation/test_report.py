@@ -153,6 +153,30 @@ def test_declarations_are_complete():
                 assert row.tolerance or not row.rule.printed, where
 
 
+#: Headings, tables and figures of the papers that are known to exist; `docs/papers` says what they print.
+PLACES = {
+    "gpu_assignment": "abstract, introduction, conclusion, 4.3, 5, figure 5, figure 6, figure 6(c), "
+    "figure 7(a), figure 7(c), Table 1",
+    "jit_bandwidth": "4.1, 4.2, figure 2, figure 5, figure 7, figure 8, figure 9, figure 10",
+    "flow_scheduling": "abstract, 4.1.2, 4.2.1, 4.2.2, 4.2.3, 4.3, figure 9, figure 12, figure 13",
+    "load_partition": "2, 4",
+    "pod_placement": "3, 4, figure 5, table 4",
+    "beyond": "figure 9",  # of the comparison of GPU sharing
+    "coflow_hour": "Varys (SIGCOMM 2014), abstract",
+}
+
+
+def test_printed_values_name_a_place_that_exists_and_quotations_are_short():
+    for each in experiments():
+        for row in each.statements:
+            where = (each.name, row.name)
+            assert len(row.quote.split()) <= 10 and (row.source or not row.quote), where
+            places = set(row.source.replace("section ", "").split(", ")) - {"", OURS}
+            assert places <= set(PLACES[each.paper].split(", ")), (*where, row.source)
+            assert row.source or row.theirs in ("none stated", "nothing printed", "impossible", "-"), where
+            assert row.quote or "abstract" not in row.source, where  # abstracts are public: their words are at hand
+
+
 def test_the_report_in_the_documentation_is_of_these_statements():
     kept = ROOT / "docs" / "reproduction" / "report.csv"
     rows = list(csv.DictReader(kept.open()))
