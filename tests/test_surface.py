@@ -137,12 +137,6 @@ def test_files_of_every_kind_are_checked_by_their_path(tmp_path):
     assert flowlex.check(tmp_path / "a.json").is_tu
 
 
-@pytest.mark.parametrize(("name", "rows"), [("PuLP", {"_C1", "_C2"}), ("frame", {"c", "d"})])
-def test_witnesses_have_the_names_of_the_source(name, rows):
-    make, _ = MATRICES[name]
-    assert set(flowlex.check(make()).witness.row_names) == rows
-
-
 def test_a_path_tables_and_an_instance_are_solved_alike(tmp_path):
     instance = flowlex.generate("gpu-figure1")
     place = tmp_path / "a.json"

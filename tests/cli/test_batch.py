@@ -147,6 +147,19 @@ def test_lines_that_are_no_results_stay_in_a_file_of_their_own(run, write):
     assert len(Path("out/results.jsonl").read_text().splitlines()) == 1
 
 
+def test_many_files_end_with_tables_and_a_page(run, write, monkeypatch):
+    monkeypatch.setattr("flowlex.cli.batch_report.LISTED", 3)
+    for number in range(1, 4):
+        write(f"in/{number}.json", units=number)
+    Path("in/4.json").write_text("{")
+    result = run("solve", "in", "-o", "out")
+    assert result.exit_code == 1
+    page = Path("out/summary.html").read_text()
+    for title in ("4 instances: 3 optimal, 1 error", "Slowest instances", "To run again"):
+        assert title in result.stdout and f"{title}</h" in page
+    assert [name in page.partition("To run again")[2] for name in ("1.json", "4.json")] == [False, True]
+
+
 def test_two_runs_cannot_write_to_one_folder(tmp_path):
     with Journal(tmp_path), pytest.raises(JournalError, match="another `flowlex solve` is writing there"):
         Journal(tmp_path).__enter__()

@@ -146,14 +146,6 @@ def test_a_file_of_a_web_server_is_solved_here(run, write, tmp_path):
     assert "b.json does not exist" in missing.stderr
 
 
-def test_a_file_that_cannot_be_read_in_time_is_a_line(run, write, silent_pipe, address):
-    paths = [silent_pipe("slow.json"), write("a.json")]
-    result = run("solve", *paths, "--scheduler", address, "--time-limit", "2", "--json")
-    records = {Path(record["instance"]).stem: record for record in map(json.loads, result.stdout.splitlines())}
-    assert records["slow"]["message"] == "stopped while reading it: limit 2 s"
-    assert records["a"]["status"] == "optimal"
-
-
 def test_simulations_travel_with_their_workload(run, address, tmp_path):
     assert run("generate", "cluster-random", "-o", "work/w.json").exit_code == 0
     (tmp_path / "scenarios").mkdir()
@@ -292,27 +284,3 @@ def test_a_batch_goes_on_when_its_only_worker_comes_back(start, write, wait_for,
         _, stderr = process.communicate(timeout=100)
     assert process.returncode == 0, stderr
     assert [record["status"] for record in _sorted(tmp_path / "out")] == ["optimal"] * MANY
-
-
-def test_a_folder_of_an_s3_store_is_solved(run, write, monkeypatch, tmp_path):
-    server = pytest.importorskip("moto.server", reason="moto[server] is not installed: no local S3 server")
-    s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed")
-    content = write("a.json").read_bytes()
-    store = server.ThreadedMotoServer(port=0)
-    store.start()
-    host, port = store.get_host_and_port()
-    settings = {"ENDPOINT_URL": f"http://{host}:{port}", "ACCESS_KEY_ID": "any", "SECRET_ACCESS_KEY": "any"}
-    for name, value in (settings | {"DEFAULT_REGION": "us-east-1"}).items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    files = s3fs.S3FileSystem()
-    files.mkdir("nightly")
-    for name in ("a.json", "b.json"):
-        files.pipe(f"nightly/instances/{name}", content)
-    for how in ((), ("--scheduler", "local:1")):
-        result = run("solve", "s3://nightly/instances", "-o", f"out{len(how)}", *how)
-        assert result.exit_code == 0, result.stderr
-        records = _sorted(tmp_path / f"out{len(how)}")
-        assert [record["instance"] for record in records] == [f"s3://nightly/instances/{n}.json" for n in "ab"]
-        again = run("solve", "s3://nightly/instances", "-o", f"out{len(how)}", "--resume")
-        assert "2 of 2 were done before" in again.stderr
-    store.stop()

@@ -87,12 +87,6 @@ def test_misuse_is_refused(x: Variables) -> None:
         x.sum_by([0.0, 0.5, 1.0, 1.9])
 
 
-def test_expressions_say_their_size(x: Variables) -> None:
-    assert repr(x) == "<4 variables>"
-    assert repr(x.sum()) == "<1 expressions, 4 terms>"
-    assert repr(Expression.empty(2)) == "<2 expressions, 0 terms>"
-
-
 def test_a_single_variable_is_repeated() -> None:
     assert evaluate(Variables(np.array([2])).repeated(3), VALUES) == [100, 100, 100]
     assert (Variables(np.array([1])).repeated(2) * np.array([2, 3]) + 1).evaluate(VALUES).tolist() == [21, 31]

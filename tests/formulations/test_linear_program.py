@@ -9,53 +9,6 @@ from flowlex.validation.certificates import certify_program
 ENGINES = ("pulp", "highs")
 
 
-def production() -> LinearProgram:
-    """Maximise 3a + 5b; a <= 4, 2b <= 12, 3a + 2b <= 18: optimum 36 at (2, 6), duals 0, 3/2, 1 (Wyndor Glass)."""
-    lp = LinearProgram("wyndor")
-    x = lp.variables("batch", 2, labels=["door", "window"])
-    hours = (x[[0]] * 1, x[[1]] * 2, x[[0]] * 3 + x[[1]] * 2)
-    for plant, (use, limit) in enumerate(zip(hours, (4, 12, 18), strict=True)):
-        lp.constrain(f"plant{plant + 1}", use, "<=", limit)
-    lp.maximize((x * np.array([3, 5])).sum())
-    return lp
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_hand_solved_maximum_with_its_prices(engine: str) -> None:
-    lp = production()
-    outcome = solve(lp, engine)
-    assert outcome.status == "optimal"
-    assert outcome.objective == pytest.approx(36)
-    assert outcome.bound == pytest.approx(36)
-    assert outcome.values == pytest.approx([2, 6])
-    duals = lp.split_rows(outcome.duals)
-    assert {name: dual.item() for name, dual in duals.items()} == pytest.approx(
-        {"plant1": 0, "plant2": 1.5, "plant3": 1}
-    )
-    assert outcome.reduced_costs == pytest.approx([0, 0])
-    certificate = certify_program(lp, outcome)
-    assert certificate.ok
-    assert certificate.claim == "optimal"
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_constants_fixed_and_free_variables(engine: str) -> None:
-    """Minimise |free - 7| + 100 through two rows, with one variable fixed at 3."""
-    lp = LinearProgram("free")
-    free = lp.variables("free", 1, lower=-np.inf)
-    fixed = lp.variables("fixed", 1, lower=3, upper=3)
-    excess = lp.variables("excess", 1)
-    lp.constrain("above", excess - (free - 7), ">=", 0)
-    lp.constrain("below", excess + (free - 7), ">=", 0)
-    lp.constrain("tie", free + fixed, "<=", 4)
-    lp.minimize((excess + 100).sum())
-    outcome = solve(lp, engine)
-    assert outcome.objective == pytest.approx(106)
-    assert outcome.values == pytest.approx([1, 3, 6])
-    assert lp.split_rows(outcome.duals)["tie"].item() == pytest.approx(-1)
-    assert certify_program(lp, outcome).ok
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_programs_without_columns_or_rows(engine: str) -> None:
     empty = LinearProgram("empty")

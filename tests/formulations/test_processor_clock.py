@@ -37,9 +37,3 @@ def test_a_busy_machine_is_not_counted(monkeypatch):
     before = processor_seconds()
     time.sleep(0.2)
     assert processor_seconds() - before < 0.1
-
-
-def test_an_end_without_a_beginning_changes_nothing():
-    before = processor_seconds()
-    notify(False)
-    assert 0 <= processor_seconds() - before < 0.1

@@ -211,15 +211,6 @@ def test_random_networks_survive_dimacs_and_json(seed, nodes, arcs):
     assert NetworkInstance.model_validate_json(network.model_dump_json()) == network
 
 
-def test_the_quick_parser_is_used_on_what_we_write(monkeypatch):
-    network = generate("network-random", seed=1)
-    text = format_dimacs(network)
-    monkeypatch.setattr("flowlex.instances.dimacs._check_bounds", None)  # what reads arcs line by line
-    assert parse_dimacs(text).cost == network.cost
-    with pytest.raises(TypeError):
-        parse_dimacs(text.replace("a ", "a\t", 1))
-
-
 def columns(**changes):
     plain = {"supply": (1, -1), "tail": (0,), "head": (1,), "lower": (0,), "upper": (1,), "cost": (3,)}
     return {**plain, **changes}

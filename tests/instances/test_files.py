@@ -119,11 +119,6 @@ def test_written_files_have_ordinary_permissions(tmp_path):
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == stat.S_IMODE((tmp_path / "y").stat().st_mode)
 
 
-def test_schema_of_an_unknown_kind():
-    with pytest.raises(InstanceError, match="unknown kind 'none'; one of: allocation, "):
-        json_schema("none")
-
-
 def check(path, data):
     """Check that bytes give an instance that can be written and read again, or a printable InstanceError."""
     path.write_bytes(data)

@@ -7,7 +7,6 @@ import pulp
 import pytest
 
 from flowlex.formulations import EngineError, FlowNetwork, LinearProgram, SolveOptions, solve
-from flowlex.formulations.program_files.written_names import written_names
 from flowlex.validation.certificates import certify_program
 
 SOLVERS = [name for name in (None, "PULP_CBC_CMD") if name is None or name in pulp.listSolvers(onlyAvailable=True)]
@@ -92,13 +91,6 @@ def test_names_that_pulp_would_merge_stay_distinct(solver: str | None) -> None:
     assert len(problem.constraints()) == len(labels)
     outcome = solve(lp, "pulp", solver=solver)
     assert outcome.values.tolist() == list(range(1, 1 + len(labels)))
-
-
-def test_names_for_pulp_are_safe_and_distinct() -> None:
-    assert written_names(["x[a-1]", "x[a+1]", "y"], "pulp") == ["x_a_1", "x_a_1_2", "y"]
-    assert written_names(["a", "a", "a_2", "a"], "pulp") == ["a", "a_3", "a_2", "a_4"]
-    assert written_names(["]", "a\nb", "c", "_C1"], "pulp") == ["n_", "a_b", "c", "n_C1"]  # PuLP 4 reserves _C1
-    assert written_names([], "pulp") == []
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

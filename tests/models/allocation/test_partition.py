@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from flowlex import Allocation, solve
 from flowlex.formulations import Status
 from flowlex.formulations.solver_outcome import EngineError
 from flowlex.instances import AllocationInstance, generate
+from flowlex.instances.instance_base import Instance
 from flowlex.models import ModelError
 from flowlex.validation.certificates import verify
 from tests.models.allocation.cases import random_instance
@@ -136,14 +138,19 @@ FAULTS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("policy", ["max_min", "max_throughput"])
-@pytest.mark.parametrize("fault", FAULTS)
-def test_wrong_answers_by_parts_are_refused(fault: str, policy: str) -> None:
+@cache
+def by_parts(policy: str) -> tuple[dict[str, Any], Instance]:
     instance = generate("gavel-like", jobs=100, gpus=32, seed=3)
     document = solve(instance, "highs", parts=2, policy=policy).to_dict()
     assert verify(document, instance).ok
     assert abs(document["bound"] - document["objective"]) > 1e-4  # so that there is a bound to tighten
+    return document | {"certificate": None}, instance
+
+
+@pytest.mark.parametrize("policy", ["max_min", "max_throughput"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_wrong_answers_by_parts_are_refused(fault: str, policy: str) -> None:
+    document, instance = by_parts(policy)
     wrong = copy.deepcopy(document)
-    wrong["certificate"] = None
     FAULTS[fault](wrong)
     assert not verify(wrong, instance).ok

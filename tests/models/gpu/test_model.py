@@ -62,12 +62,6 @@ def test_penalties_weigh_traffic() -> None:
     assert [float(c * costs.unit_s) for c in costs.dense()[0]] == [0.5, 3.0, 14.0]
 
 
-def test_fractional_speeds_and_sizes_stay_exact() -> None:
-    instance = cluster([job("j", task("t", (0.1, "A")))], [("A", "r", [10.0])], disk_mb_per_s=0.3)
-    solution = GpuAssignment(instance).solve("network")
-    assert solution.objective == pytest.approx(1 / 3, abs=0)
-
-
 def proven(instance: GpuInstance, **options: Any) -> Any:
     """The solution, proven from its own file."""
     solution = GpuAssignment(instance, **options).solve("network")
@@ -202,19 +196,6 @@ def test_without_preemption_free_gpus_go_to_the_jobs_furthest_below() -> None:
     assert frame["running"].to_dict() == {"a": 4, "b": 1, "c": 1}
 
 
-def test_prices_of_gpus_and_shares_have_a_meaning() -> None:
-    """One GPU for two jobs, one of which reads remotely: the more expensive share has the higher dual."""
-    nodes = [("A", "r1", [10.0]), ("B", "r2", [10.0])]
-    jobs = [job("local", task("l0", (100.0, "A")), task("l1", (100.0, "A"))), job("far", task("f", (1000.0, "A")))]
-    instance = cluster(jobs, nodes)
-    base = GpuAssignment(instance, network="paper").solve("network")
-    assert set(base.duals) == {"gpu_out", "share"}
-    assert base.duals["gpu_out"].labels == ("A.0", "B.0")
-    assert GpuAssignment(instance).solve("network").duals["gpu_out"].labels == ("A,10", "B,10")
-    assert min(base.duals["gpu_out"]) >= 0
-    assert base.duals["share"].labels == ("local", "far")
-
-
 @pytest.mark.parametrize(("policy", "network"), ALL)
 @pytest.mark.parametrize("engine", ["pulp", "highs"])
 def test_every_engine_gives_the_same_optimum(policy: Policy, network: str, engine: Any) -> None:
@@ -253,15 +234,6 @@ def test_options_from_text_and_their_errors() -> None:
         model_for(instance, policy="fair")
     with pytest.raises(ModelError, match="penalty rack must be a finite number"):
         Penalties(rack=-1)
-
-
-def test_the_model_shows_itself() -> None:
-    model = GpuAssignment(generate("gpu-figure4"))
-    assert all(name.replace("_", r"\_") in model.to_latex() for name in model.problem.rows)
-    assert "aligned" in model._repr_html_() and "aligned" in model._repr_latex_()
-    assert repr(model) == "<GpuAssignment of gpu-assignment 'gpu-figure4'>"
-    compiled = model.compile()
-    assert len(compiled.variables()) == model.formulation.arc_count
 
 
 @pytest.mark.parametrize("seed", [37, 44, 51])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import pytest
@@ -127,26 +129,17 @@ def test_large_a1_and_a2_favour_locality() -> None:
     assert local[-1] > local[0]
 
 
-def test_a_very_large_a3_does_not_harm_fairness_here() -> None:
-    """The paper: a large a3 harms fairness. With shares as limits, running tasks approach fair shares as a3 grows."""
-    spread = []
-    for weight in (0.2, 1.0, 1e6):
-        answers = [priced(generate("gpu-testbed", seed=seed, running=0.0), weight) for seed in range(4)]
-        fair = [GpuAssignment(answer.source).solve("network").placement.running_by_job for answer in answers]
-        spread.append(sum(int(abs(a.placement.running_by_job - f).sum()) for a, f in zip(answers, fair, strict=True)))
-    assert spread == sorted(spread, reverse=True)
-
-
 def test_what_has_no_price_refuses_one() -> None:
     with pytest.raises(ModelError, match="policy FSU runs as many tasks as can; waiting='priced' goes with FSP or FS"):
         GpuAssignment(generate("gpu-figure1"), policy=Policy.FSU, waiting="priced")
 
 
-def _document(seed: int, **options: Any) -> tuple[GpuInstance, dict[str, Any]]:
-    instance = generate("gpu-testbed", seed=seed, running=0.3)
-    solution = priced(instance, 0.5, **options)
-    assert isinstance(instance, GpuInstance)
-    return instance, json.loads(json.dumps(solution.to_dict()))
+@cache
+def _document() -> tuple[GpuInstance, dict[str, Any]]:
+    instance = generate("gpu-testbed", seed=1, running=0.3)
+    document = json.loads(json.dumps(priced(instance, 0.5).to_dict()))
+    assert isinstance(instance, GpuInstance) and verify(document, instance).ok
+    return instance, document
 
 
 def _all_prices(document: dict[str, Any]) -> dict[str, int]:
@@ -169,25 +162,9 @@ def _all_prices(document: dict[str, Any]) -> dict[str, int]:
     ],
 )
 def test_a_file_that_is_made_untrue_is_refused(change: Any, fails: str) -> None:
-    instance, document = _document(1)
-    assert verify(document, instance).ok
+    instance, document = _document()
+    document = copy.deepcopy(document)
     change(document)
     certificate = verify(document, instance)
     assert not certificate.ok
     assert any(re.search(fails, check.name) for check in certificate.checks if not check.ok), str(certificate)
-
-
-def test_another_answer_is_refused_with_the_proof_of_the_best() -> None:
-    """A task moved to another free GPU, or waiting although running costs less: consistent figures, same proof."""
-    refused = 0
-    for seed in range(6):
-        instance, document = _document(seed)
-        for name, gpu in list(document["answer"]["placements"].items()):
-            changed = json.loads(json.dumps(document))
-            del changed["answer"]["placements"][name]
-            changed["answer"]["waiting"][name] = "told to wait"
-            certificate = verify(changed, instance)
-            stated = {check.name: check.detail for check in certificate.checks}
-            assert not certificate.ok, (name, gpu, stated)
-            refused += 1
-    assert refused > 50

@@ -15,7 +15,6 @@ from flowlex.instances.files import read_instance
 from flowlex.instances.generators import generate
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models import model_for
-from flowlex.models.jit.baselines import greedy_schedule
 from flowlex.models.jit.latest_arrival import latest_arrival_times
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.model_base import ModelError
@@ -179,29 +178,6 @@ def test_solution_tells_rates_remaining_and_pictures(tmp_path: Path) -> None:
     assert solution.plot().get_title()
 
 
-def test_greedy_sends_everything_it_can() -> None:
-    grid = JitBandwidth(figure4(), share=1.0, lat="paper-job").grid
-    blocks, missed = greedy_schedule(grid)
-    assert missed == 0
-    assert np.bincount(blocks.item, weights=blocks.amount).tolist() == grid.units.tolist()
-
-
-def test_background_waits_for_what_is_left() -> None:
-    """A plan that fills the port leaves no rate for a copy until it ends."""
-    instance = two_transfers(gap=0.0)
-    solution = JitBandwidth(instance, share=0.5, lat="paper-job").solve()
-    frame = solution.background_frame()
-    assert frame["name"].tolist() == ["j/t2"]
-    assert frame["finish_s"].tolist() == [3.0]  # 20 MB beside t1's 5 MB a slot at the receiver
-
-
-def test_latest_arrival_times_are_shown() -> None:
-    (caption, frame), *_ = JitBandwidth(figure4(), lat="paper-job").details()
-    assert caption == "Latest arrival times"
-    assert frame["latest_s"].tolist() == [4, 13, 13, 19]
-    assert frame["planned"].tolist() == [True, True, False, False]
-
-
 def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -> None:
     """An integer program that stops early gives a feasible schedule without a claim to optimality."""
     from dataclasses import replace
@@ -276,24 +252,6 @@ def test_port_duals_price_the_conflict() -> None:
     assert solution.largest_bound == 2  # by windows alone
     assert solution.duals["egress"].to_dict() == {"a,0": -1}  # one unit more in slot 0 saves the 3
     assert not len(solution.duals["ingress"])
-
-
-def test_the_gantt_names_transfers_and_shows_the_wait_that_was_avoided() -> None:
-    """T1 and T2 to one machine: if sent at once, T2 arrives early; computations of zero seconds are not drawn."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    solution = JitBandwidth(two_transfers(gap=0.0), share=1.0).solve("highs")
-    axes = solution.plot()
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["j/t1", "j/t2"]
-    says = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert {"arrival", "due", "computation starts", "arrival if sent at once", "wait if sent at once"} <= set(says)
-    assert "computation (1 of 2; others take 0 s)" in says
-    assert axes.get_legend().get_bbox_to_anchor().transformed(axes.transAxes.inverted()).x0 > 1
-    marks = {line.get_label(): line.get_xdata().tolist() for line in axes.get_lines()}
-    naive, start = marks["arrival if sent at once"], marks["computation starts"]
-    assert naive == [1.0, 3.0]  # both at full rate, one after the other
-    assert start == marks["arrival"] == [1.0, 3.0]  # the second is a second late, and waited for
 
 
 def test_what_remains_counts_background() -> None:

@@ -19,7 +19,7 @@ from flowlex.instances.load import Block, Link, LoadNode, LoadPartitionInstance,
 from flowlex.models.load.baselines import algorithm1, compare
 from flowlex.models.load.model import LoadPartition
 from flowlex.models.load.node_speed import capacities, largest_remainder, least_makespan_loads
-from flowlex.models.load.partition_network import Groups, PartitionNetwork
+from flowlex.models.load.partition_network import PartitionNetwork
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import CertificateError, verify
 
@@ -236,15 +236,6 @@ def test_capacities_are_the_numbers_that_are_written() -> None:
     assert list(LoadPartition(written).solve("network").targets.values()) == [5, 8, 7, 4]
 
 
-def test_a_thousand_nodes_group_their_blocks_by_bytes() -> None:
-    rng = np.random.default_rng(1)
-    blocks = [(1, rng.choice(40, size=2, replace=False).tolist()) for _ in range(300)]
-    view = cluster([1.0] * 40, blocks).arrays
-    groups = Groups.of(view, replicas=True)
-    assert (groups.holds[groups.of_block] == view.holds).all()
-    assert len({tuple(row) for row in groups.holds.tolist()}) == len(groups.holds)
-
-
 def test_costs_are_exact_however_small_or_large() -> None:
     # 5 of 10 items move at 0.1 microseconds each; at 10**6 seconds 10**12 items pay 5 * 10**17.
     tiny = cluster([1, 1], [(10, [0])], {(0, 1): 1e-7})
@@ -321,13 +312,6 @@ def test_what_is_solved_verifies_from_its_file(engine: str, part: int) -> None:
         certificate = verify(json.loads(json.dumps(solution.to_dict(), allow_nan=False)), instance)
         assert certificate.ok, f"seed {seed}: {certificate}"
         assert certificate.claim == solution.status, f"seed {seed}"
-
-
-def test_nothing_to_process_is_a_partition_that_verifies() -> None:
-    instance = cluster([1, 2], [])
-    solution = LoadPartition(instance).solve()
-    assert (solution.objective, solution.targets) == (0, {"n0": 0, "n1": 0})
-    assert verify(json.loads(json.dumps(solution.to_dict())), instance).claim == "optimal"
 
 
 @pytest.mark.parametrize("engine", ["network", "highs", "pulp"])

@@ -50,12 +50,6 @@ def test_a_duplicate_does_not_move_the_last_value(store: Store) -> None:
     assert row is not None and (row.value, row.arrived) == ('"new"', 10.0)
 
 
-def test_a_duplicate_in_the_same_transaction_is_known(store: Store) -> None:
-    batch = [sample(1, seq=1), sample(2, seq=2)]
-    assert store.writer.write([("n", "j", batch), ("n", "j", batch)], now=10.0) == [2, 0]
-    assert count_samples(store) == 2
-
-
 def test_a_journal_restored_from_an_older_copy_loses_nothing(
     client: TelemetryClient, tmp_path: Path, sqlite_store: Store
 ) -> None:

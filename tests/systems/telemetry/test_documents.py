@@ -74,11 +74,6 @@ class Person:
             target.write_text(done.stdout)
 
 
-def test_the_page_has_commands() -> None:
-    assert len(CONSOLE) == 1
-    assert any("run-partition" in line for line in lines(CONSOLE[0]))
-
-
 @pytest.mark.timeout(400)
 def test_every_line_runs_in_order(tmp_path: Path, processes: Any, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -256,12 +256,6 @@ def test_nothing_is_lost_and_nothing_stale_is_fresh(processes: Any, port: int, t
 
 
 @pytest.mark.slow
-def test_for_a_while_on_sqlite(processes: Any, port: int, tmp_path: Path) -> None:
-    soak = Soak(processes, f"sqlite:///{tmp_path}/s.db", port, tmp_path, seed=2)
-    check(soak, soak.run(float(os.environ.get("FLOWLEX_SOAK_S", "120"))))
-
-
-@pytest.mark.slow
 def test_for_a_while_on_postgresql(processes: Any, port: int, tmp_path: Path, own_postgres: Any) -> None:
     soak = Soak(processes, own_postgres.url, port, tmp_path, seed=3, postgres=own_postgres)
     check(soak, soak.run(float(os.environ.get("FLOWLEX_SOAK_S", "120"))))

@@ -43,19 +43,6 @@ def test_the_last_value_is_the_newest_good_one(store: Store) -> None:
     assert (row.value, row.last_exit_code, row.last_error) == ('"well"', 0, "")
 
 
-def test_a_first_run_that_fails_leaves_no_value(store: Store) -> None:
-    store.writer.write([("n", None, [sample(6, None, exit_code=1)])], now=10.0)
-    row = store.reader.latest_one("a", "n")
-    assert row is not None and row.value is None
-    assert [(row.value, row.last_exit_code) for row in store.reader.latest()[0]] == [(None, 1)]
-
-
-def test_a_clock_ahead_makes_no_value_from_the_future(store: Store) -> None:
-    store.writer.write([("n", None, [sample(99)])], now=10.0)
-    row = store.reader.latest_one("a", "n")
-    assert row is not None and (row.time, row.arrived, row.sampled) == (99.0, 10.0, 10.0)
-
-
 def test_values_come_back_as_they_went(store: Store) -> None:
     values = [0, -1.5, 1e300, "text", 'quo"te', "\x00", "ü", True, None, [1, {"a": []}], {"k": 2}]
     store.writer.write([("n", None, [sample(i, value) for i, value in enumerate(values)])], now=100.0)

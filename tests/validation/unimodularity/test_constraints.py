@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.validation.unimodularity.check import check
-from flowlex.validation.unimodularity.matrix_adapters import constraints_of
 from flowlex.validation.unimodularity.named_matrix import NamedMatrix
 from flowlex.validation.unimodularity.proof_types import Answer
 from flowlex.validation.unimodularity.verdict import Verdict, verification_error
@@ -134,9 +133,3 @@ def test_verdicts_agree_with_brute_force(seed: int) -> None:
     if "are not needed" in verdict.conclusion and verdict.line is None:
         for point in vertices(named):
             assert np.allclose(point, np.rint(point)), (dense, point)
-
-
-def test_leaving_out_twice_changes_nothing() -> None:
-    named = program([[1, 2, 1], [1, 1, 0]], [(-np.inf, 7), INFINITE], [(0, 5), (2, 2), (0, 5)])
-    once = constraints_of(named)
-    assert constraints_of(once) is once

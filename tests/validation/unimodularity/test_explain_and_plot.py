@@ -77,9 +77,3 @@ def test_a_witness_that_is_a_cycle_is_drawn_as_one() -> None:
     axes = verdict.plot(matrix)
     assert "determinant" in axes.get_title()
     assert len(axes.lines) == 1
-
-
-def test_proofs_are_drawn() -> None:
-    matrix = examples.network(20, 40)
-    axes = check(matrix).plot(matrix)
-    assert len(axes.get_figure().axes) == 2  # the tree next to the pattern

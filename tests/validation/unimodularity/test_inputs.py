@@ -50,20 +50,6 @@ def program() -> LinearProgram:
     return lp
 
 
-def test_programs_keep_their_names_and_tell_of_needless_integers() -> None:
-    verdict = check(program())
-    assert verdict.is_tu
-    assert "its 3 integer declaration(s) are not needed" in verdict.conclusion
-    named = matrix_of(program())
-    assert named.names_of_rows([1]) == ("second[0]",)
-
-
-def test_fractional_sides_are_told() -> None:
-    lp = program()
-    lp.constrain("half", lp.variables("y", 2).sum(), "<=", 0.5)
-    assert "the side 1/2 of row 'half[0]' is not integral" in check(lp).conclusion
-
-
 def test_directed_graphs_are_networks_and_flows_if_they_have_demands() -> None:
     graph = nx.DiGraph()
     graph.add_node("s", demand=-3)
@@ -135,38 +121,6 @@ def test_models_are_read(tmp_path: Path) -> None:
     assert named.program.integer.tolist() == [True, False]
 
 
-SPACES = """NAME          SPACES
-ROWS
- N  COST
- L  LIM 1
- G  MY EQN
-COLUMNS
-    X 1       COST               1.0   LIM 1              1.0
-    X 1       MY EQN             1.0
-    X2        COST               2.0   LIM 1              1.0
-RHS
-    RHS       LIM 1              4.0   MY EQN             1.0
-BOUNDS
- UP BND       X 1                4.0
-ENDATA
-"""
-
-
-def test_what_highs_reads_is_read(tmp_path: Path) -> None:
-    named = read_matrix(save(tmp_path, "spaces.mps", SPACES))
-    assert named.names_of_rows([0, 1]) == ("LIM 1", "MY EQN")
-    assert named.matrix.toarray().tolist() == [[1, 1], [1, 0]]
-    wrong = SPACES.replace("MY EQN             1.0\n    X2", "MY EQN             abc\n    X2")
-    with pytest.raises(InstanceError, match="line 8: 'abc' is no finite number"):
-        read_matrix(save(tmp_path, "wrong.mps", wrong))
-    commented = MPS.replace("MYEQN        1.0\n    MARKER", "MYEQN        1.0 $ three more words\n    MARKER")
-    assert read_matrix(save(tmp_path, "commented.mps", commented)).matrix.nnz == 3
-    repeated = LP.replace("x + y <= 4", "x + y + x <= 4")
-    assert read_matrix(save(tmp_path, "repeated.lp", repeated)).matrix.toarray()[0].tolist() == [2, 1, 0]
-    no_rows = "NAME\nROWS\n N COST\nCOLUMNS\n X1 COST 1.0\nENDATA\n"
-    assert check(read_matrix(save(tmp_path, "no_rows.mps", no_rows))).is_tu
-
-
 def test_matrices_are_read_alike_in_every_format(tmp_path: Path) -> None:
     matrix = examples.network(7, 12, seed=1)
     coo = matrix.tocoo()
@@ -178,11 +132,6 @@ def test_matrices_are_read_alike_in_every_format(tmp_path: Path) -> None:
     save(tmp_path, "sparse.txt", f"7 12 {matrix.nnz}\n{triples}\n")
     for name in ("m.npz", "m.mtx", "dense.txt", "sparse.txt"):
         assert np.array_equal(read_matrix(tmp_path / name).matrix.toarray(), matrix.toarray()), name
-
-
-def test_networks_and_instances_are_read(tmp_path: Path) -> None:
-    text = "c two nodes\np min 2 1\nn 1 4\nn 2 -4\na 1 2 0 5 3\n"
-    assert check(read_matrix(save(tmp_path, "n.min", text))).is_tu
 
 
 @pytest.mark.parametrize(

@@ -158,10 +158,3 @@ def test_made_up_arguments_are_refused() -> None:
 def test_files_that_are_no_verdict(text: str, message: str) -> None:
     with pytest.raises(VerdictError, match=message):
         Verdict.from_json(text)
-
-
-def test_display() -> None:
-    verdict = check(examples.jit_matrix(examples.LEMMA_3_FLOWS, 3))
-    assert "not totally unimodular (16 x 12, 36 nonzeros" in str(verdict)
-    assert "<table>" in verdict._repr_html_()
-    assert "7 x 7 submatrix" in str(verdict)

@@ -112,18 +112,6 @@ def test_full_markets_equal_a_solve_from_scratch(seed, patience):
             market.submit()
 
 
-def test_warm_steps_follow_paths_and_do_not_start_anew(monkeypatch):
-    session = NetworkSession()
-    market = Market(session, 1)
-    session.solve()
-    paths = session.paths
-    monkeypatch.setattr(NetworkSession, "_adopt", lambda self: pytest.fail("a warm step started anew"))
-    market.cancel()
-    market.submit()
-    session.solve()
-    assert 1 <= session.paths - paths <= 3
-
-
 def test_without_an_optimum_of_the_other_engine_paths_find_their_own(monkeypatch):
     monkeypatch.setattr(network_session, "solve_exactly", lambda network: None)
     session = NetworkSession()
@@ -157,20 +145,6 @@ def test_a_cycle_that_pays_for_ever_is_refused():
     session.add_arc(a, 0, 1, 0)
     with pytest.raises(EngineError, match="cycle of negative cost has no capacity; bound one of its arcs"):
         session.solve()
-
-
-def test_negative_costs_and_cold_start():
-    session = NetworkSession()
-    a, b = session.add_node(), session.add_node()
-    session.add_arc(a, b, 5, -7)
-    session.add_arc(b, 0, 3, 1)
-    session.add_arc(a, 0, 9, 2)
-    session.add_supply(a, 4)
-    session.solve()
-    assert session.objective == 3 * (-7 + 1) + 2
-    session.solve(cold=True)
-    assert session.objective == -16
-    assert session.violations() == NONE
 
 
 @pytest.mark.loops
