@@ -8,168 +8,16 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from flowlex import Allocation
 from flowlex.instances import AllocationInstance, generate
 from flowlex.models.solution import ModelError
 from flowlex.validation.certificates import verify
 from tests.models.allocation.cases import random_instance
-from tests.models.allocation.oracle import Problem
-from tests.seeds import seeds
 from tests.touched import assert_not_optimal
 
 STATED = ("max_min", "makespan", "max_throughput", "min_cost")
 RAISING = ("water_filling", "hierarchical", "finish_time")
-
-
-class Oracle(Problem):
-    """The changed problem by HiGHS: the columns of `Problem`, which knows the file's data alone, and more rows."""
-
-    def __init__(self, instance, policy):
-        super().__init__(json.loads(instance.model_dump_json()))
-        self.policy, self.size = policy, len(self.columns)
-        self.rows = [(row, -np.inf, 1) for row in self.time]
-        self.rows += [(row, -np.inf, count) for row, count in zip(self.on, self.count, strict=True)]
-        self.limits = [(row, limit["least_gpus"], limit["most_gpus"] or np.inf) for row, limit in self.limits]
-        self.deadlines = [
-            (self.speed[m], job["steps_left"] / job["deadline_s"], np.inf) if job["deadline_s"] else None
-            for m, job in enumerate(self.jobs)
-        ]
-        self.gain = self.speed * (self.gpus / self.weight / self.equal)[:, None]
-        if policy == "makespan":
-            self.gain = self.speed * ((self.steps / self.table.max(axis=1)).max() / self.steps)[:, None]
-        self.cost = np.array([t["usd_per_hour"] for t in self.types]) @ self.on
-        self.total = self.speed.sum(axis=0)
-        self.counted = set(range(len(self.jobs)))  # jobs whose level is in the objective
-        self.low, self.high, self.extra = np.zeros(self.size), np.ones(self.size), np.zeros(self.size)
-        self.whole = np.zeros(self.size)
-
-    def row(self, value):
-        return np.array([float(value(c)) for c in self.columns])
-
-    def runs(self, job=None, gpu_type=None, entity=None):
-        """Return the coefficient of a column in the time of these jobs on these types."""
-        mine = [job in (None, o["name"]) and entity in (None, o["entity"]) for o in self.jobs]
-        return np.array(mine, float) @ self.time * self.row(lambda c: gpu_type in (None, c[1]))
-
-    def wider(self, upper, integer):
-        """One more column."""
-        self.size += 1
-        self.low, self.high = np.append(self.low, 0), np.append(self.high, upper)
-        self.extra, self.whole = np.append(self.extra, 0), np.append(self.whole, integer)
-
-    def solve(self):
-        rises = self.policy in ("max_min", "makespan")
-        n = self.size + rises
-        full = lambda a: np.pad(a, (0, n - len(a)))  # noqa: E731
-        rows = [(full(a), low, high) for a, low, high in [*self.rows, *(x for x in self.limits if x)]]
-        if not rises:
-            rows += [(full(a), low, high) for a, low, high in filter(None, self.deadlines)]
-        goal = np.zeros(n)
-        low, high, whole = (np.pad(each, (0, rises)) for each in (self.low, self.high, self.whole))
-        if rises:
-            high[-1], goal[-1] = 1e6, -1
-            for m in self.counted:
-                row = full(self.gain[m])
-                row[-1] = -1
-                rows.append((row, 0, np.inf))
-        elif self.policy == "min_cost":
-            goal[: len(self.cost)] = self.cost
-        else:
-            goal[: len(self.total)] = -self.total
-        sign = 1 if self.policy == "min_cost" else -1
-        goal[: self.size] += sign * self.extra
-        constraints = [LinearConstraint(a, low, high) for a, low, high in rows]
-        found = milp(
-            goal, constraints=constraints, bounds=Bounds(low, high), integrality=whole, options={"mip_rel_gap": 0}
-        )
-        return None if found.x is None else sign * found.fun
-
-
-def changed(model, oracle, rng):
-    """The model and the oracle with the same random changes."""
-    runs, names = model.variables["runs"], [job["name"] for job in oracle.jobs]
-    for k in range(int(rng.integers(1, 5))):
-        kind = str(rng.choice(["cap", "floor", "by", "pairs", "cost", "fix", "upper", "drop", "variable", "whole"]))
-        column = oracle.columns[int(rng.integers(len(oracle.columns)))]
-        job = int(rng.choice(list(column[0])))
-        levels = {"job": names[job], "gpu_type": column[1], "entity": oracle.jobs[job]["entity"]}
-        picked = {str(n): levels[str(n)] for n in rng.permutation(list(levels))[: int(rng.integers(1, 3))]}
-        member, side = oracle.runs(**picked), float(rng.integers(2, 30)) / 32
-        expression = runs.sel(**picked).sum()
-        member = np.pad(member, (0, oracle.size - len(member)))
-        if kind == "cap":
-            model = model.with_constraint(f"own{k}", 3 * expression <= side)
-            oracle.rows.append((3 * member, -np.inf, side))
-        elif kind == "floor":
-            model = model.with_constraint(f"own{k}", expression >= side / 4)
-            oracle.rows.append((member, side / 4, np.inf))
-        elif kind == "by":
-            model = model.with_constraint(f"own{k}", runs.sum(by=["entity", "gpu_type"]) <= 1 + side)
-            for entity in ("u0", "u1"):
-                oracle.rows += [
-                    (oracle.runs(entity=entity, gpu_type=t["name"]), -np.inf, 1 + side) for t in oracle.types
-                ]
-        elif kind == "pairs":  # no pairs on a type
-            share = model.variables["share"]
-            chosen = share.sel(partner=[n for n in share.labels.levels["partner"].labels if n], gpu_type=column[1])
-            if len(chosen):
-                model = model.with_constraint(f"own{k}", chosen.sum() <= side / 2)
-                row = oracle.row(lambda c, t=column[1]: len(c[0]) == 2 and c[1] == t)
-                oracle.rows.append((row, -np.inf, side / 2))
-        elif kind == "cost":
-            model = model.with_cost(round(side / 3, 3) * expression)
-            oracle.extra = oracle.extra + round(side / 3, 3) * member
-        elif kind in ("fix", "upper"):
-            first = min(column[0])
-            partner = names[max(column[0])] if len(column[0]) == 2 else ""
-            one = model.variables["share"].sel(job=names[first], partner=partner, gpu_type=column[1])
-            place = oracle.columns.index(column)
-            if oracle.low[place] or oracle.high[place] < 1:
-                continue
-            model = model.with_fixed(one, side / 8) if kind == "fix" else model.with_bounds(one, upper=side / 8)
-            oracle.low[place], oracle.high[place] = side / 8 * (kind == "fix"), side / 8
-        elif kind == "drop" and oracle.limits[0] and "most" in model.constraints and oracle.limits[0][2] < 9:
-            model = model.without("most", "0")
-            oracle.limits[0] = (oracle.limits[0][0], oracle.limits[0][1], np.inf)
-        elif kind == "drop" and "level" in model.constraints and job in oracle.counted and len(oracle.counted) > 1:
-            model = model.without("level", names[job])
-            oracle.counted.discard(job)
-        elif kind in ("variable", "whole"):  # at most `side` plus the units paid by the new variable
-            own = model.with_variable(f"v{k}", upper=3, integer=kind == "whole")
-            over = own.variables[f"v{k}"].sum()
-            rule = own.variables["runs"].sel(**picked).sum() - over <= side / 2
-            sign = 1 if oracle.policy == "min_cost" else -1
-            model = own.with_constraint(f"own{k}", rule).with_cost(sign * 0.01 * over)
-            oracle.wider(3, kind == "whole")
-            oracle.rows.append((np.append(member, -1), -np.inf, side / 2))
-            oracle.extra[-1] = sign * 0.01
-        oracle.rows = [(np.pad(a, (0, oracle.size - len(a))), low, high) for a, low, high in oracle.rows]
-    return model
-
-
-@pytest.mark.parametrize("seed", seeds(20, 60))
-def test_random_changes_equal_an_independent_program(seed):
-    rng, policy = np.random.default_rng(seed), STATED[seed % 4]
-    instance = random_instance(seed, tight=0.05, limits=seed % 3 > 0)
-    try:
-        model = Allocation(instance, policy=policy)
-    except ModelError:  # under min_cost no job has to run
-        return
-    oracle = Oracle(instance, policy)
-    if not oracle.limits:
-        oracle.limits = [None]
-    model = changed(model, oracle, rng)
-    wanted, solution = oracle.solve(), model.solve()
-    if wanted is None:
-        assert str(solution.status) == "infeasible" and solution.certificate.claim == "infeasible"
-        return
-    value = solution.stages["objective"] if model.changes else solution.rise
-    value = solution.objective if value is None else value
-    assert float(value) == pytest.approx(wanted, rel=2e-6, abs=2e-6)
-    certificate = verify(json.loads(json.dumps(solution.to_dict())), instance)
-    assert certificate.ok and certificate.claim == "optimal"
 
 
 @pytest.mark.parametrize("seed", range(16))

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
 
 from flowlex import generate
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models.gpu.model import GpuAssignment, Penalties
 from flowlex.models.model_base import ModelError
-from flowlex.validation.certificates import verify
 from tests.models.gpu.cases import job, random_round, task
-from tests.models.gpu.changes_oracle import Program
 from tests.seeds import seeds
 
 POLICIES = ("FSP", "FS", "FSU")
@@ -150,144 +145,10 @@ def test_the_unchanged_statement_has_the_optimum_of_the_quick_method(seed: int) 
     instance, policy = random_round(seed), POLICIES[seed % 3]
     model = GpuAssignment(instance, policy=policy)
     stated = {name: stage.exact[0] for name, stage in model.problem.solve().stages.items()}
-    assert {k: float(v) for k, v in stated.items()} == pytest.approx(Program(instance, policy).solve())
-    assert stated["transfer"] == model.solve("network").objective
-
-
-class Draws:
-    """Return random changes as plain data over the current columns and rows of the plain program."""
-
-    def __init__(self, seed: int, program: Program) -> None:
-        self.rng, self.program = np.random.default_rng(seed), program
-
-    def one(self, k: int) -> dict[str, Any] | None:
-        kinds = ["rule", "rule", "by", "by", "drop", "label", "fix", "bounds", "cost", "variable", "steps"]
-        return getattr(self, "_" + str(self.rng.choice(kinds)))(k)
-
-    def _labels(self, variable: str = "x") -> dict[str, Any] | None:
-        some = [label for name, label in self.program.columns if name == variable]
-        return some[int(self.rng.integers(len(some)))] if some else None
-
-    def _where(self) -> dict[str, Any]:
-        """Return a selection by one or two levels of one variable, sometimes with a list of labels."""
-        label, other = self._labels() or {}, self._labels() or {}
-        levels = self.rng.permutation(["task", "gpu", "job", "node", "rack"])[: int(self.rng.integers(1, 3))].tolist()
-        where: dict[str, Any] = {level: label[level] for level in levels}
-        if self.rng.random() < 0.2:
-            where[levels[0]] = sorted({label[levels[0]], other[levels[0]]})
-        return where
-
-    def _number(self, low: int, high: int) -> Any:
-        value = int(self.rng.integers(low, high))
-        return value if self.rng.random() < 0.7 else f"{2 * value + 1}/2"
-
-    def _term(self, **more: Any) -> dict[str, Any]:
-        return {"variable": "x", "where": self._where(), **more}
-
-    def _rule(self, k: int) -> dict[str, Any]:
-        terms = [self._term()]
-        if self.rng.random() < 0.4:
-            terms.append(self._term(coefficient=int(self.rng.choice([-1, 2, 3]))))
-        relation = str(self.rng.choice(["<=", "<=", ">=", "=="]))
-        return {"change": "constraint", "name": f"own{k}", "terms": terms, "relation": relation,
-                "rhs": self._number(0, 3) if relation == "<=" else int(self.rng.integers(0, 2))}  # fmt: skip
-
-    def _by(self, k: int) -> dict[str, Any]:
-        levels = self.rng.permutation(["job", "node", "rack"])[: int(self.rng.integers(1, 3))].tolist()
-        where = {} if self.rng.random() < 0.5 else {"job": (self._labels() or {})["job"]}
-        terms: list[dict[str, Any]] = [{"variable": "x", "where": where, "by": levels}]
-        if self.rng.random() < 0.3:
-            terms.append(self._term(coefficient=-1))
-        return {"change": "constraint", "name": f"own{k}", "terms": terms, "relation": "<=", "rhs": self._number(0, 3)}
-
-    def _drop(self, k: int) -> dict[str, Any] | None:
-        names = {row[0] for row in self.program.rows} & {"share", "keep", "order"}
-        return {"change": "drop", "name": str(self.rng.choice(sorted(names)))} if names else None
-
-    def _label(self, k: int) -> dict[str, Any] | None:
-        rows = [row[:2] for row in self.program.rows if row[0] in ("share", "keep", "order")]
-        if not rows:
-            return None
-        name, label = rows[int(self.rng.integers(len(rows)))]
-        return {"change": "drop", "name": name, "rows": [label]}
-
-    def _fix(self, k: int) -> dict[str, Any]:
-        label = self._labels() or {}
-        value = int(self.rng.integers(2))
-        where = {"task": label["task"], "gpu": label["gpu"]} if value else self._where()
-        return {"change": "fix", "variables": {"variable": "x", "where": where}, "value": value}
-
-    def _bounds(self, k: int) -> dict[str, Any]:
-        return {"change": "bounds", "variables": self._term(), "upper": 0}
-
-    def _cost(self, k: int) -> dict[str, Any]:
-        stage = str(self.rng.choice(["transfer", "transfer", self.program.stages[0][0], self.program.stages[-1][0]]))
-        terms = [self._term(coefficient=self._number(-4, 9)) for _ in range(int(self.rng.integers(1, 3)))]
-        return {"change": "cost", "stage": stage, "terms": terms}
-
-    def _variable(self, k: int) -> dict[str, Any]:
-        names = sorted({label["job"] for name, label in self.program.columns if name == "x"})
-        return {"change": "variable", "name": f"own{k}", "levels": {"job": names}, "upper": 2,
-                "integer": bool(self.rng.integers(2))}  # fmt: skip
-
-    def _steps(self, k: int) -> dict[str, Any] | None:
-        label = self._labels("share_step")
-        if label is None:
-            return None
-        where = {"step": {"at_least": 2}} if self.rng.random() < 0.5 else dict(label)
-        return {"change": "constraint", "name": f"own{k}", "relation": "<=", "rhs": 1, "allow_empty": True,
-                "terms": [{"variable": "share_step", "where": where}]}  # fmt: skip
-
-    def linked(self, new: dict[str, Any], k: int) -> list[dict[str, Any]]:
-        """Return rows and a cost for new variables: a job's tasks in a place are at most variable plus constant."""
-        rule = {"change": "constraint", "name": f"link{k}", "relation": "<=", "rhs": int(self.rng.integers(0, 2)),
-                "terms": [{"variable": "x", "by": ["job"]},
-                          {"variable": new["name"], "by": ["job"], "coefficient": "-1"}]}  # fmt: skip
-        cost = {"change": "cost", "stage": "transfer",
-                "terms": [{"variable": new["name"], "coefficient": int(self.rng.integers(1, 9))}]}  # fmt: skip
-        return [rule, cost]
-
-
-def random_changes(seed: int) -> tuple[GpuAssignment, Program]:
-    """Return a random round with one to four changes, in the model and in the oracle, and whether it is relaxed."""
-    rng = np.random.default_rng([seed, 28])
-    instance, policy = random_round(seed), POLICIES[seed % 3]
-    price = Fraction(int(rng.integers(0, 3))) if policy == "FSP" else Fraction(0)
-    model, program = GpuAssignment(instance, policy=policy, stop_price=float(price)), Program(instance, policy, price)
-    draws = Draws(seed, program)
-    for k in range(int(rng.integers(1, 5))):
-        change = draws.one(k) if len(model.variables["x"]) else None
-        if change is None:
-            continue
-        some = [change, *(draws.linked(change, k) if change["change"] == "variable" else ())]
-        try:
-            changed = model.with_changes({"changes": some})
-        except ModelError as error:  # contradicting changes are refused
-            assert "bound" in str(error), error
-            continue
-        model = changed
-        program.change({"changes": some})
-    if rng.random() < 0.15:
-        model = model.relaxed()
-        program.change({"changes": [{"change": "relaxed"}]})
-    return model, program
-
-
-@pytest.mark.parametrize("first", [0, 20, *(pytest.param(k, marks=pytest.mark.slow) for k in range(40, 200, 20))])
-def test_random_changes_equal_an_independent_program(first: int) -> None:
-    for seed in range(first, first + 20):
-        model, program = random_changes(seed)
-        wanted = program.solve()
-        solution = model.solve("highs")
-        if not model.changes:
-            continue
-        document = json.loads(json.dumps(solution.to_dict()))
-        certificate = verify(document, model.instance)
-        if wanted is None:
-            assert (str(solution.status), certificate.claim) == ("infeasible", "infeasible"), seed
-            continue
-        assert figures(solution) == pytest.approx(wanted, rel=1e-6, abs=1e-4), seed
-        assert certificate.ok and certificate.claim == "optimal", (seed, certificate)
+    quick = model.solve("network")
+    running = quick.placement.running_by_job
+    levels = {name: int((running >= int(name[6:])).sum()) for name in stated if name.startswith("share_")}
+    assert stated == stated | levels | {"running": running.sum(), "transfer": quick.objective}
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,14 @@ from flowlex.instances.gpu import GpuInstance
 from flowlex.models.gpu.methods.large_round import LARGEST
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.model_base import ModelError
+from flowlex.testing.staged_optimum import optimise
 from flowlex.validation.certificates import verify
-from tests.models.gpu.test_changes import figures, hand, random_changes
+from tests.models.gpu.cases import random_round
+from tests.models.gpu.test_changes import figures, hand
 from tests.models.gpu.test_changes_faults import FAULTS as SMALL_FAULTS
 from tests.models.gpu.test_changes_faults import leaves, rule
+from tests.models.random_changes import Changed
+from tests.seeds import seeds
 from tests.touched import assert_not_optimal
 
 
@@ -31,22 +35,23 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("first", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(20, 80, 20))])
-def test_small_rounds_equal_an_independent_program(first: int) -> None:
-    for seed in range(first, first + 20):
-        model, program = random_changes(seed)
-        if not model.changes or model.unrefined:
-            continue
-        assert model.method.startswith("classes of tasks")
-        wanted, solution = program.solve(), model.solve("highs")
-        certificate = verify(json.loads(json.dumps(solution.to_dict())), model.instance)
-        assert certificate.ok, seed
-        if wanted is None:
-            assert str(solution.status) == "infeasible", seed
-            continue
-        assert figures(solution) == pytest.approx(wanted, rel=1e-6, abs=1e-4), seed
-        shown = "optimal" if str(solution.status) == "optimal" else "bounded"
-        assert certificate.claim in (shown, "feasible"), seed
+@pytest.mark.parametrize("seed", seeds(15, 80))
+def test_small_rounds_equal_the_changed_arrays(seed: int) -> None:
+    policy = ("FSP", "FS", "FSU")[seed % 3]
+    changed = Changed(GpuAssignment(random_round(seed), policy=policy), seed).draw()
+    model = changed.model
+    if not model.changes or model.unrefined:
+        return
+    assert model.method.startswith("classes of tasks")
+    wanted, solution = optimise(changed.program), model.solve("highs")
+    certificate = verify(json.loads(json.dumps(solution.to_dict())), model.instance)
+    assert certificate.ok
+    if not wanted.values:
+        assert str(solution.status) == "infeasible"
+        return
+    assert list(figures(solution).values()) == pytest.approx(wanted.values, rel=1e-6, abs=1e-4)
+    shown = "optimal" if str(solution.status) == "optimal" else "bounded"
+    assert certificate.claim in (shown, "feasible")
 
 
 def ruled() -> GpuAssignment:

@@ -7,7 +7,6 @@ import json
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 
 from flowlex.instances.generators.jit import jit_random
@@ -15,9 +14,14 @@ from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transf
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import verify
-from tests.models.jit.changes_oracle import plain_program
-from tests.models.jit.random_changes import LOADS, changed_at_random, model_of
 from tests.seeds import seeds
+
+LOADS = ("pair", "port", "sender", "receiver")
+
+
+def tiny(seed: int) -> JitInstance:
+    """A random instance of one to three transfers a job, in three slots."""
+    return jit_random(seed=seed, transfers=1 + seed % 3, slots=3, capacity=2, largest=3)
 
 
 def hand(*sizes: float, due: float = 4.0, rate: float = 2.0) -> JitInstance:
@@ -104,55 +108,19 @@ def test_labels_are_those_of_the_instance() -> None:
 
 @pytest.mark.parametrize("seed", seeds(10, 30))
 def test_the_statement_has_the_optimum_of_the_quick_method(seed: int) -> None:
-    made = model_of(seed)
-    if made is None:
+    windows = ("elastic", "strict")[seed % 2]
+    try:
+        model = JitBandwidth(tiny(seed), share=1.0, load=LOADS[seed // 2 % 4], windows=windows)  # type: ignore[arg-type]
+        quick, run = model.solve(certify=False), model.problem.solve()
+    except ModelError:  # a window that is too short in real time
         return
-    model, load, windows = made
-    quick, run = model.solve(certify=False), model.problem.solve()
     assert run.status == quick.status
     stages = {name: stage.value for name, stage in run.stages.items()}
-    stages = {name: stage.value for name, stage in run.stages.items()}
-    plain = plain_program(model.instance, load, windows).solve()
-    assert (plain is None) == (not quick.status.has_answer)
-    if plain is not None:
-        assert plain == {name: float(value) for name, value in stages.items()}
+    if quick.status.has_answer:
         wanted = {name: n for name, n in quick.stages.items() if name.startswith("level") and n}
         assert wanted == {name: n for name, n in stages.items() if name.startswith("level") and n}
         assert windows == "strict" or quick.stages["lateness"] == stages["lateness"]
         assert quick.objective == stages["largest"]
-
-
-def check(seed: int) -> None:
-    made = model_of(seed)
-    if made is None:
-        return
-    model, load, windows = made
-    plain = plain_program(model.instance, load, windows)
-    try:
-        model = changed_at_random(model, plain, np.random.default_rng(seed + 10**6))
-    except ModelError:
-        return  # a slot that no transfer has, or bounds that cross: refused by name, see below
-    if not model.as_stated:
-        return
-    wanted, solution = plain.solve(), model.solve()
-    assert solution.certificate is not None
-    if wanted is None:
-        assert solution.status == "infeasible"
-        return
-    if solution.status == "feasible":  # the tree of a stage was cut off, which nothing hides
-        assert solution.certificate.ok and solution.certificate.claim != "optimal"
-        return
-    assert solution.status == "optimal"
-    assert stage_values(solution) == pytest.approx(wanted, abs=1e-5)
-    assert solution.certificate.claim == "optimal"
-    again = verify(json.loads(json.dumps(solution.to_dict())), model.instance)
-    assert again.ok and again.claim == "optimal", str(again)
-
-
-@pytest.mark.parametrize("block", seeds(1, 50))
-def test_random_changes_against_a_plain_program(block: int) -> None:
-    for seed in range(40 * block, 40 * block + 40):
-        check(seed)
 
 
 @cache

@@ -6,11 +6,9 @@ import json
 from fractions import Fraction
 from functools import cache
 
-import numpy as np
 import pytest
-import scipy.optimize
 
-from flowlex import generate, model_for
+from flowlex import model_for
 from flowlex.instances import read_instance
 from flowlex.instances.files import write_instance
 from flowlex.instances.instance_base import InstanceError
@@ -18,7 +16,6 @@ from flowlex.instances.model_changes import Changes, read_changes
 from flowlex.models.min_cost_flow import MinCostFlow
 from flowlex.models.solution import ModelError
 from flowlex.validation.certificates import verify
-from tests.seeds import seeds
 from tests.touched import assert_not_optimal
 
 
@@ -168,69 +165,6 @@ def test_answers_of_other_solvers_are_read_back():
         changed.interpret({"flow": {"0": 4, "1": 4}})
     with pytest.raises(ModelError, match="no value"):
         changed.interpret(changed.compile())
-
-
-def independent(instance, changes, relaxed):
-    """Optimum of a changed network by scipy, from the instance and plain rules (level, label, relation, side)."""
-    names = instance.node_names or [str(v) for v in range(len(instance.supply))]
-    arcs = len(instance.tail)
-    ends = {"tail": [names[v] for v in instance.tail], "head": [names[v] for v in instance.head]}
-    rows = np.zeros((len(names), arcs))
-    for a, (tail, head) in enumerate(zip(instance.tail, instance.head, strict=True)):
-        rows[tail, a] += 1
-        rows[head, a] -= 1
-    supply = np.array(instance.supply, float)
-    constraints = [scipy.optimize.LinearConstraint(rows, supply, supply)]
-    low, high = np.array(instance.lower, float), np.array([9999 if u is None else u for u in instance.upper], float)
-    cost = np.array(instance.cost, float)
-    for kind, level, label, factor, side in changes:
-        member = np.array([end == label for end in ends[level]], float)
-        if kind == "cap":
-            constraints.append(scipy.optimize.LinearConstraint(factor * member, -np.inf, side))
-        elif kind == "cost":
-            cost = cost + factor * member
-        elif kind == "upper":
-            high = np.where(member > 0, np.maximum(np.minimum(high, side), low), high)
-    found = scipy.optimize.milp(
-        cost, constraints=constraints, bounds=scipy.optimize.Bounds(low, high), integrality=np.full(arcs, not relaxed)
-    )
-    return None if found.x is None else found.fun
-
-
-@pytest.mark.parametrize("seed", seeds(15, 40))
-def test_random_changes_equal_an_independent_program(seed):
-    rng = np.random.default_rng(seed)
-    instance = generate("network-random", seed=seed, nodes=6, arcs=14, unbounded=0.0)
-    model = model_for(instance)
-    flow = model.variables["flow"]
-    plain, relaxed = [], bool(rng.random() < 0.2)
-    for k in range(int(rng.integers(1, 4))):
-        kind, level = str(rng.choice(["cap", "cost", "upper"])), str(rng.choice(["tail", "head"]))
-        label = str(rng.choice(flow.labels.levels[level].labels))
-        factor, side = int(rng.integers(1, 4)), int(rng.integers(5, 30))
-        chosen = flow.sel(**{level: label})
-        if not len(chosen):
-            continue
-        if kind == "cap":
-            model = model.with_constraint(f"cap{k}", factor * chosen.sum() <= side)
-        elif kind == "cost":
-            model = model.with_cost(factor * chosen.sum())
-        else:
-            for arc in chosen.index.get_level_values("arc"):
-                one = flow.sel(arc=arc)
-                low = model.problem.blocks["flow"].lower[arc]
-                high = model.problem.blocks["flow"].upper[arc]
-                model = model.with_bounds(one, upper=float(max(min(high, side), low)))
-        plain.append((kind, level, label, factor, side))
-    model = model.relaxed() if relaxed else model
-    wanted, solution = independent(instance, plain, relaxed), model.solve()
-    if wanted is None:
-        assert str(solution.status) == "infeasible" and solution.certificate.claim == "infeasible"
-        return
-    assert float(solution.objective) == pytest.approx(wanted, rel=1e-9, abs=1e-6)
-    document = json.loads(json.dumps(solution.to_dict()))
-    certificate = verify(document, instance)
-    assert certificate.ok and certificate.claim == "optimal"
 
 
 FAULTS = {
