@@ -47,6 +47,7 @@ _SMALL = {
     "cluster-day": {"machines": 20, "tasks": 100},
     "cluster-queue": {"tasks": 200},
     "flow-scale": {"machines": 20, "tasks": 30},
+    "flow-cell": {"machines": 20},
     "gpu-scale": {"gpus": 80, "tasks": 100, "jobs": 5},
     "network-assignment": {"machines": 20, "tasks": 40},
     "network-netgen": {"nodes": 100, "arcs": 400, "sources": 5, "sinks": 5, "supply": 100},

@@ -54,6 +54,10 @@ LAZY: dict[str, Lazy] = {
         "Print what an instance holds, the options of its model and the sizes of the formulation.",
     ),
     "solve": Lazy("flowlex.cli.solve", "solve", "Solve instance files to certified answers."),
+    "cut": Lazy("flowlex.cli.cluster_parts", "cut", "Cut the cluster of a flow-scheduling instance into parts."),
+    "join": Lazy(
+        "flowlex.cli.cluster_parts", "join", "Join solutions of parts of a cluster; prove what the cut costs at most."
+    ),
     "verify": Lazy("flowlex.cli.verify", "verify", "Prove or refuse solution files from their instances alone."),
     "export": Lazy(
         "flowlex.cli.export", "export", "Write the linear or integer program of an instance, for any solver."
@@ -118,7 +122,7 @@ def _tasks() -> dict[str, tuple[str, ...]]:
 #: Our own commands by task, in the order of ``flowlex --help``.
 TASKS: dict[str, tuple[str, ...]] = {
     "Make and import instances": ("generate", "example", "import", "library", "schema"),
-    "Solve": ("solve", "study", "options"),
+    "Solve": ("solve", "study", "options", "cut", "join"),
     "Look": ("show", "plot", "export"),
     "Check": ("verify", "tu", "integers", "claims"),
     "Simulate": (),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
+from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.instances.generators.registry import Count, Share, Size, generator
+from flowlex.instances.input_errors import InstanceError
 
 _GPU = Constraint(kind="preferred", resources=("gpu",), utility=10)
 
@@ -123,6 +124,75 @@ def heavy_tailed_job(
         for k in range(size)
     )
     return FlowJob(name=name, tasks=tasks, priority=int(rng.binomial(max(priorities - 1, 0), 0.5)))
+
+
+@generator("flow-cell")
+def flow_cell(
+    *,
+    seed: int = 0,
+    cell: Count = 0,
+    cells: Size = 4,
+    machines: Size = 2500,
+    slots: Size = 2,
+    load: Share = 0.9,
+    imbalance: Share = 0.0,
+    running: Share = 0.5,
+    remote: Share = 0.1,
+) -> FlowInstance:
+    """A cell of a simulated cluster too large for one file: its machines and tasks; some data lie in other cells.
+
+    Make all ``cells`` with one ``seed``; together they are the cluster (``flowlex join``).
+
+    - ``cell``, ``cells``: number of this cell, and how many there are.
+    - ``machines``, ``slots``: machines of a cell, in racks of 50, and slots of a machine.
+    - ``load``, ``imbalance``: tasks per slot; in a cell up to this share more or fewer. Job sizes follow a discrete
+      Pareto law of exponent 1.2 as in the Google trace, cut at a twentieth of the cell's tasks.
+    - ``remote``: share of the further replicas in other cells. Each task reads a block of 64 to 512 MB with three
+      replicas, the first in its own cell.
+    - ``running``: share of the slots with a running task: at its first replica, or anywhere if that machine is full;
+      its age is log-normal (median ten minutes).
+    """
+    if cell >= cells:
+        raise InstanceError(f"cell {cell} of {cells} cells; the first is 0")
+    rng = np.random.default_rng([seed, cell])
+    count = round(machines * slots * load * (1 + imbalance * rng.uniform(-1, 1)))
+    sizes = np.minimum(1 + rng.pareto(1.2, count), max(count // 20, 1)).astype(np.int64)
+    ends = np.minimum(np.cumsum(sizes), count)
+    ends = ends[: int(np.searchsorted(ends, count)) + 1] if count else ends[:0]
+    holders = rng.integers(machines, size=(count, 3))
+    homes = np.where(rng.random((count, 3)) < remote * np.array([0, 1, 1]), rng.integers(cells, size=(count, 3)), cell)
+    size_mb = 64 * rng.integers(1, 9, count)
+    ages = np.round(600 * rng.lognormal(size=count), 1)
+    free, runs, some = [slots] * machines, dict[int, int](), iter(rng.permutation(machines * slots) // slots)
+    for t in rng.permutation(count)[: round(machines * slots * running)].tolist():
+        at = int(holders[t, 0])
+        while not free[at]:
+            at = int(next(some))
+        runs[t], free[at] = at, free[at] - 1
+
+    def machine(c: int, m: int, slots: int) -> Machine:
+        return Machine(name=f"c{c}-m{m}", slots=slots, rack=f"c{c}-r{m // 50}")
+
+    pairs = list(zip(homes.ravel().tolist(), holders.ravel().tolist(), strict=True))
+    others = sorted({pair for pair in pairs if pair[0] != cell})
+    names = [f"c{c}-m{m}" for c, m in pairs]
+    jobs, start = [], 0
+    for j, end in enumerate(ends.tolist()):
+        tasks = tuple(
+            FlowTask(
+                name=f"c{cell}-j{j}-{t - start}",
+                data=(Block(size_mb=int(size_mb[t]), machines=tuple(dict.fromkeys(names[3 * t : 3 * t + 3]))),),
+                running=RunningOn(machine=f"c{cell}-m{runs[t]}", elapsed_s=float(ages[t])) if t in runs else None,
+            )
+            for t in range(start, end)
+        )
+        jobs.append(FlowJob(name=f"c{cell}-j{j}", tasks=tasks))
+        start = end
+    return FlowInstance(
+        name=f"flow-cell-{cell}-of-{cells}-{seed}",
+        machines=(*(machine(cell, m, slots) for m in range(machines)), *(machine(c, m, 0) for c, m in others)),
+        jobs=tuple(jobs),
+    )
 
 
 @generator("flow-random")

@@ -50,7 +50,7 @@ _OWN = {
     name: module
     for module, names in {
         "allocation": "gavel-like",
-        "flow": "flow-testbed flow-scale flow-random",
+        "flow": "flow-testbed flow-scale flow-cell flow-random",
         "gpu": "gpu-figure1 gpu-figure4 gpu-testbed gpu-scale gpu-random",
         "jit": "jit-figure4 jit-cluster jit-random",
         "load": "inference-cluster",

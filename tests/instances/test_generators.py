@@ -19,6 +19,7 @@ OWN = tuple(name for name, each in all_generators().items() if "systems" not in 
 #: Parameters of generators whose defaults are large.
 SMALL = {
     "flow-scale": {"machines": 50, "tasks": 120},
+    "flow-cell": {"machines": 60},
     "gpu-scale": {"gpus": 50, "racks": 3, "jobs": 5, "tasks": 40, "shards": 2, "running": 0.5, "mixed_memory": True},
     "jit-cluster": {"jobs": 2, "machines": 10, "mix": "LeNet", "copies": 5},
     "network-random": {"unbounded": 0.1},

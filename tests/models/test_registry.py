@@ -199,6 +199,7 @@ def optimum(program: Any, solver: Any) -> float:
 
 #: A small size of every generator of a kind that has a model.
 SMALL: dict[str, dict[str, Any]] = {
+    "flow-cell": {"machines": 30, "cells": 2},
     "flow-random": {},
     "flow-scale": {"machines": 20, "tasks": 40, "machines_per_rack": 5},
     "flow-testbed": {},
