@@ -8,7 +8,8 @@ integer linear programming*, on why naming equal things makes trees grow).
 
 An integer answer can be dealt out where the rows of each label add up its columns with equal coefficients, and the
 columns can be put in an order in which each row holds a run of them (at most one machine for each task; at most two
-in a zone). Dealing the units of that order in turn then gives all labels of a class the same sums up to one. Levels of
+in a zone). Dealing the units of that order in turn then gives all labels of a class the same sums up to one, the first
+labels the first columns. Levels of
 other rows (capacities of machines) are not counted.
 
 What it is worth (``benchmarks/equal_labels.py``): 45 tasks of 3 kinds on 8 machines with two capacities are proven
@@ -64,8 +65,9 @@ class EqualLabels(Generic[StatementT]):
     #: (n,) place of a column's label in its class; (c,) labels of a class, by column of the counted problem.
     turn: Integers
     many: Integers
-    #: Columns of the counted problem in the order in which units are dealt out.
+    #: Columns of the counted problem in the order in which units are dealt out, and where those of their class begin.
     order: Integers
+    begin: Integers
     integer: Booleans
 
     def summed(self, values: Floats) -> Floats:
@@ -80,7 +82,8 @@ class EqualLabels(Generic[StatementT]):
         ]
         whole = np.array([math.floor(v) for v in every], object)
         before = np.zeros(len(whole), object)
-        before[self.order] = np.cumsum(whole[self.order]) - whole[self.order]
+        so_far = np.cumsum(whole[self.order]) - whole[self.order]
+        before[self.order] = so_far - so_far[self.begin]
         mine = np.flatnonzero(self.integer[self.column])
         of, turn = self.column[mine], self.turn[mine]
         many, first = self.many[of], before[of]
@@ -338,7 +341,8 @@ class _Classes:
             for mine in [kept[o.columns]]
         ]
         turn = np.where(self.label < 0, 0, rank[self.label])
-        return EqualLabels(self.level, fresh, column, row_of, turn, many[kept], place[order], integer[kept])
+        begin = np.searchsorted(self.label[order], self.label[order])
+        return EqualLabels(self.level, fresh, column, row_of, turn, many[kept], place[order], begin, integer[kept])
 
 
 def _parted(index: Index, level: Level, number: int) -> tuple[Integers, _Hashes]:

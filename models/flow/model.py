@@ -129,7 +129,9 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     def solution_method(self) -> NetworkMethod | ProgramMethod:
         """The method that solves this instance; the integer program starts from the network's solution."""
         network = NetworkMethod(self.priced, self.order)
-        return ProgramMethod(network) if self.priced.task_rules or self.instance.resources else network
+        if not (self.priced.task_rules or self.instance.resources):
+            return network
+        return ProgramMethod(network, lambda: self.unchanged_problem)
 
     @property
     def method(self) -> str:

@@ -1,4 +1,4 @@
-"""An instance as its goals price it, each goal asked once; statement, network and counted program are made of this."""
+"""An instance as its goals price it, each goal asked once; statement and network are made of this."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class FlowSolution(Solution):
         return weights | ({"shares": shares} if shares else {})
 
     def _proof(self) -> dict[str, Any]:
-        """Leaves of each stage; with capacities or task rules also classes, kinds and rounding cuts."""
+        """Leaves of each stage."""
         return dict(self.proof)
 
     def _draw(self, ax: Axes | None) -> Axes:

@@ -8,17 +8,14 @@ The stages, in strict order: tasks short of the shares of their jobs; waiting ta
 then the costs of the goals, as one sum or by rank. ``Priority(mode="published")`` is Sirius' vector cost as printed:
 ``w`` holds what waiting costs, instead of the stages by class; see `flowlex.models.flow.goals.Priority`.
 
-*Counted*, the same statement is over classes of identical tasks and kinds of identical machines, named by their first
-members: ``x`` counts the tasks of a class on the machines of a kind. Rows ``size`` then stand for the capacities.
-
 Source: Sirius (Journal of Software 28(3), 2017), sections on fairness, placement and priority; it numbers no equations.
 Elastic shares, strict classes, capacities, gangs, affinities and spreads are ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,23 +32,15 @@ if TYPE_CHECKING:
 NEEDED = {"task": "a task runs on one machine or waits"}
 #: Names of all rows, of some instance.
 ROWS = frozenset(
-    {*NEEDED, "machine", "unscheduled", "share", "preempted", "apart", "capacity", "size", "spread"}
+    {*NEEDED, "machine", "unscheduled", "share", "preempted", "apart", "capacity", "spread"}
     | {"gang", "gang_within", "gang_within_one", "within", "within_one"}
 )
 #: Levels of the statement; a label of machines with such a name is a level with ``_label`` behind it.
 _LEVELS = frozenset(
-    {"task", "machine", "job", "rack", "slot", "rule", "resource", "size", "gang", "affinity", "spread", "domain"}
+    {"task", "machine", "job", "rack", "slot", "rule", "resource", "gang", "affinity", "spread", "domain"}
 )
 #: Integers up to here are exact in a program.
 _EXACT = 2**53
-
-
-class Size(NamedTuple):
-    """Slots of ``size`` units of a resource on the machines of a kind."""
-
-    machine: int
-    resource: int
-    size: int
 
 
 def _labels(level: str, labels: Iterable[Any]) -> Any:
@@ -120,30 +109,21 @@ def state(p: Problem, d: FlowData) -> None:
     p.set("job", [job.name for job in d.instance.jobs], words="jobs")
     for level, values in further.items():
         p.set(level, dict.fromkeys(values), words="racks" if level == "rack" else "a label of machines")
-    jobs = np.array([view.job for view in d.first_views], object)
+    jobs = np.array([view.job for view in d.views], object)
     ends: list[Any] = [_labels("task", d.task_names), _labels("machine", d.machine_names)]
     codes = [d.task.tolist(), d.machine.tolist()]
     index = pd.MultiIndex(levels=ends, codes=codes, names=["task", "machine"])
     columns = {"job": jobs[d.task]} | {k: np.array(v, object)[d.machine] for k, v in further.items()}
-    slots = np.array([m.slots for m in d.machines], np.int64) * d.machine_count
-    x = p.variables(
-        "x",
-        over=pd.DataFrame(columns, index),
-        upper=np.minimum(d.task_count[d.task], slots[d.machine]) if d.counted else 1,
-        integer=True,
-        words="a task runs on a machine",
-    )
+    x = p.variables("x", over=pd.DataFrame(columns, index), binary=True, words="a task runs on a machine")
     tasks = pd.DataFrame({"job": jobs}, _labels("task", d.task_names))
-    waits = p.variables("waits", over=tasks, upper=d.task_count, integer=True, words="a task waits")
-    n = p.data("n", _by("task", d.task_names, d.task_count), words="tasks of a class") if d.counted else 1
+    waits = p.variables("waits", over=tasks, binary=True, words="a task waits")
     words = "every task runs on one machine or waits"
-    p.constrain("task", x.sum(by="task") + waits == n, words=words, dual="what the task costs")
+    p.constrain("task", x.sum(by="task") + waits == 1, words=words, dual="what the task costs")
     filled = _machines(p, d, x)
     _shares(p, d, waits)
     _different_machines(p, d, x)
-    if not d.counted:
-        _capacities(p, d, x)
-    _gangs(p, d, x, waits, n)
+    _capacities(p, d, x)
+    _gangs(p, d, x, waits)
     _spreads(p, d, x)
     _objectives(p, d, x, waits, filled)
 
@@ -151,25 +131,23 @@ def state(p: Problem, d: FlowData) -> None:
 def _machines(p: Problem, d: FlowData, x: Expression) -> tuple[Expression, list[int]] | None:
     """Slots of machines; the variables of slots that have prices, with their costs."""
     used = [d.machine_names[m] for m in d.used]
-    times = d.machine_count[d.used]
     here = x.sum(by="machine").reindex(_labels("machine", used))
     words, dual = "tasks use the slots of a machine", "price of a slot on the machine"
     if not d.rules.prices_slots(d.instance.machines):
         if used:
-            slots = _by("machine", used, np.array([d.machines[m].slots for m in d.used], np.int64) * times)
+            slots = _by("machine", used, np.array([d.machines[m].slots for m in d.used], np.int64))
             p.constrain("machine", here <= p.data("K", slots, words="slots of a machine"), words=words, dual=dual)
         return None
     most = sum(len(job.tasks) for job in d.instance.jobs)
-    rows, costs, count = list[tuple[str, int, str]](), list[int](), list[int]()
-    for m, several in zip(d.used, times.tolist(), strict=True):
+    rows, costs = list[tuple[str, int, str]](), list[int]()
+    for m in d.used:
         machine = d.machines[m]
-        each = [cost for k, cost in d.priced.slot_costs[d.first_machine[m]] for _ in range(min(k, most))][:most]
+        each = [cost for k, cost in d.priced.slot_costs[m] for _ in range(min(k, most))][:most]
         rows += [(machine.name, number, machine.rack) for number in range(1, len(each) + 1)]
         costs += each
-        count += [several] * len(each)
     p.set("slot", range(1, max((number for _, number, _ in rows), default=0) + 1), words="slots of a machine")
     table = _table(rows, "machine", "slot", "rack").set_index(["machine", "slot"])
-    slot = p.variables("slot", over=table, upper=np.array(count, np.int64), integer=True, words="a slot is used")
+    slot = p.variables("slot", over=table, binary=True, words="a slot is used")
     if used:
         filled = slot.sum(by="machine").reindex(_labels("machine", used))
         p.constrain("machine", here == filled, words=words, dual=dual)
@@ -206,7 +184,7 @@ def _shares(p: Problem, d: FlowData, waits: Expression) -> None:
         )
     if len(gates):
         index = _labels("job", (jobs[j] for j in gates[:, 0].tolist()))
-        held = [task for task, view in zip(d.task_names, d.first_views, strict=True) if view.held]
+        held = [task for task, view in zip(d.task_names, d.views, strict=True) if view.held]
         limit = p.data("h", _by("job", index, gates[:, 1]), words="running tasks that a job lets stop now")
         stops = waits.sel(task=held).sum(by="job").reindex(index)
         p.constrain("preempted", stops <= limit, words="running tasks of a job that stop")
@@ -215,12 +193,10 @@ def _shares(p: Problem, d: FlowData, waits: Expression) -> None:
 def _different_machines(p: Problem, d: FlowData, x: Expression) -> None:
     """At most one task of a rule of different machines on each machine."""
     may = set(d.task.tolist())
-    rows = [(d.task_names[k], view.apart) for k, view in enumerate(d.first_views) if view.apart and k in may]
+    rows = [(d.task_names[k], view.apart) for k, view in enumerate(d.views) if view.apart and k in may]
     if rows:
-        machines = _by("machine", d.machine_names, d.machine_count)
-        most = p.data("k", machines, words="machines of a kind") if d.counted else 1
         here = x.join(_table(rows, "task", "rule")).sum(by=["rule", "machine"])
-        p.constrain("apart", here <= most, words="tasks of a rule run on different machines")
+        p.constrain("apart", here <= 1, words="tasks of a rule run on different machines")
 
 
 def _capacities(p: Problem, d: FlowData, x: Expression) -> None:
@@ -234,43 +210,41 @@ def _capacities(p: Problem, d: FlowData, x: Expression) -> None:
     p.set("resource", names, words="resources")
     there = _index(((d.machine_names[m], r) for m in d.used for r in names), "machine", "resource")
 
-    def amounts(index: Any, values: Any, units: Any, symbol: str, words: str) -> Expression:
+    def amounts(index: Any, values: Any, of: Sequence[int], symbol: str, words: str) -> Expression:
         import pandas as pd
 
-        exact = [int(each) * resources.units[r] for each, r in zip(values.tolist(), units, strict=True)]
+        exact = [int(each) * resources.units[r] for each, r in zip(values.tolist(), of, strict=True)]
         return p.data(symbol, pd.Series(exact, index, dtype=object), words=words)
 
     q = amounts(asked, resources.demand[task, resource], resource.tolist(), "q", "what a task asks of a resource")
     every = list(range(len(names))) * len(d.used)
-    has = amounts(there, resources.capacity[d.used].ravel(), every, "C", "what a machine has of a resource")
+    has = amounts(
+        there, resources.capacity[d.used].ravel(), every, "C", "what tasks may take of a resource of the machine"
+    )
     taken = (x.join(asked.to_frame(index=False)) * q).sum(by=["machine", "resource"]).reindex(there)
     p.constrain("capacity", taken <= has, words="tasks share what the machine has of a resource")
-    if p.rows["capacity"].unit is None:
-        raise ModelError("capacities and demands have no common unit that is exact; write them with fewer digits")
 
 
-def _gangs(p: Problem, d: FlowData, x: Expression, waits: Expression, n: Any) -> None:
+def _gangs(p: Problem, d: FlowData, x: Expression, waits: Expression) -> None:
     """Gangs run whole or not at all, in one domain; tasks with affinity that run do so in one domain."""
     gangs = [team for team in d.task_rules.teams if team.whole]
     if gangs:
         runs = p.variables("gang", gang=[team.name for team in gangs], binary=True, words="a gang runs")
-        of = [(task, team.name) for team in gangs for task in d.members(team.tasks)]
+        of = [(task, team.name) for team in gangs for task in team.tasks]
         here = runs.at(gang=_by("task", (task for task, _ in of), [name for _, name in of]).rename("gang"))
-        whole = here * n.reindex(here) if d.counted else here
-        side = n.reindex(here) if d.counted else 1
-        p.constrain("gang", waits.reindex(here) + whole == side, words="all tasks of a gang run, or all wait")
-        total = _domains(p, d, x, n, [team for team in gangs if team.domains], "gang_within", "==", "a gang runs")
+        p.constrain("gang", waits.reindex(here) + here == 1, words="all tasks of a gang run, or all wait")
+        total = _domains(p, d, x, [team for team in gangs if team.domains], "gang_within", "==", "a gang runs")
         if total is not None:
             one = runs.reindex(total) if total.index.count != len(gangs) else runs
             p.constrain("gang_within_one", total == one, words="a gang that runs has one domain")
     others = [team for team in d.task_rules.teams if not team.whole]
-    total = _domains(p, d, x, n, others, "within", "<=", "tasks with affinity run")
+    total = _domains(p, d, x, others, "within", "<=", "tasks with affinity run")
     if total is not None:
         p.constrain("within_one", total <= 1, words="an affinity has one domain")
 
 
 def _domains(
-    p: Problem, d: FlowData, x: Expression, n: Any, teams: Sequence[Team], name: str, relation: str, who: str
+    p: Problem, d: FlowData, x: Expression, teams: Sequence[Team], name: str, relation: str, who: str
 ) -> Expression | None:
     """Tasks of gangs or affinities run in the chosen domain; return the number of domains of each."""
     places = [(team, tag) for team in teams for tag in team.domains]
@@ -281,12 +255,11 @@ def _domains(
     p.set(kind, [team.name for team in d.task_rules.teams if team.kind == kind], words=f"rules of kind {kind}")
     index = _index(((team.name, tag) for team, tag in places), kind, "domain")
     chosen = p.variables(f"{kind}_domain", over=index, binary=True, words=f"{who} in a domain")
-    rows = _table(((tag, task, team.name) for team, tag in places for task in d.members(team.tasks)),
+    rows = _table(((tag, task, team.name) for team, tag in places for task in team.tasks),
                   "domain", "task", kind)  # fmt: skip
     most = chosen.at(rows.set_index(["domain", "task"]), **{kind: kind, "domain": "domain"})
     here = _inside(d, x, rows["task"]).sum(by=["domain", "task"]).reindex(most)
-    whole = most * n if d.counted else most
-    p.constrain(name, here == whole if relation == "==" else here <= whole, words=f"{who} in the chosen domain")
+    p.constrain(name, here == most if relation == "==" else here <= most, words=f"{who} in the chosen domain")
     return chosen.sum(by=kind).reindex(_labels(kind, (team.name for team in teams)))
 
 
@@ -305,7 +278,7 @@ def _spreads(p: Problem, d: FlowData, x: Expression) -> None:
         return
     p.set("domain", sorted(d.task_rules.tags), words="racks, and machines of one label")
     index = _index(((each.spread, each.tag) for each in limits), "spread", "domain")
-    rows = _table(((task, each.tag, each.spread) for each in limits for task in d.members(each.tasks)),
+    rows = _table(((task, each.tag, each.spread) for each in limits for task in each.tasks),
                   "task", "domain", "spread")  # fmt: skip
     import pandas as pd
 
@@ -325,11 +298,9 @@ def _objectives(
     level = dict(zip((job.name for job in d.instance.jobs), d.priced.levels.tolist(), strict=True))
     for each in d.priced.classes:
         jobs = [name for name, k in level.items() if k == each]
-        late = (
-            waits if len(jobs) == len(level) else waits.sel(task=[v.task.name for v in d.first_views if v.job in jobs])
-        )
+        late = waits if len(jobs) == len(level) else waits.sel(task=[v.task.name for v in d.views if v.job in jobs])
         p.minimize(f"waiting_{each}", late.sum(), words=f"waiting tasks of class {each}")
-    waiting, goal = [d.priced.waiting[t] for t in d.first_task.tolist()], d.rules.priority
+    waiting, goal = d.priced.waiting, d.rules.priority
     said = (
         "cost of waiting" if goal is None or goal.mode == "strict" else "w . [priority, demands] (Sirius' vector cost)"
     )
@@ -353,38 +324,4 @@ def _objectives(
         p.minimize(name, total, words="costs of the goals" if order is None else f"cost of {name}")
 
 
-def with_sizes(problem: Problem, d: FlowData, sizes: Sequence[Size]) -> Problem:
-    """Return the counted problem with rows ``size`` for its capacities.
-
-    With slots of size s, a capacity C has ``floor(C / s)`` slots, and a task with demand q takes ``floor(q / s)``. The
-    row is valid because a sum of rounded-down terms is at most the rounded-down sum. If s is the unit, it is the
-    capacity; if s is the demand of a class, it bounds the number of tasks. Source: Chvatal-Gomory; the sizes are ours.
-    """
-    import pandas as pd
-
-    p, resources = problem.copy(), d.resources
-    labels = [(d.machine_names[m], resources.names[r], str(s * resources.units[r])) for m, r, s in sizes]
-    levels = ("machine", "resource", "size")
-
-    def taken() -> Iterator[tuple[Any, ...]]:
-        asked = resources.demand[d.first_task]
-        for (m, r, s), label in zip(sizes, labels, strict=True):
-            each = asked[d.task[d.machine == m], r] // s
-            for k, units in zip(d.task[d.machine == m].tolist(), each.tolist(), strict=True):
-                if units:
-                    yield d.task_names[k], *label, units
-
-    p.set("resource", resources.names, words="resources")
-    p.set("size", dict.fromkeys(size for *_, size in labels), words="sizes of slots")
-    table = _table(taken(), "task", *levels, "units").set_index(["task", *levels])["units"].astype(np.int64)
-    words = "slots of a size that a task takes"
-    q = p.data(r"\lfloor q / s \rfloor", table, words=words)
-    index = _index(labels, *levels)
-    there = [int(d.machine_count[m] * (resources.capacity[d.first_machine[m], r] // s)) for m, r, s in sizes]
-    has = p.data(r"\lfloor C / s \rfloor", pd.Series(there, index), words="slots of a size that the machines have")
-    used = (p["x"].join(table.index.to_frame(index=False)) * q).sum(by=list(levels)).reindex(index)
-    p.constrain("size", used <= has, words="tasks take slots of a size")
-    return p
-
-
-__all__ = ["NEEDED", "ROWS", "FlowData", "Size", "label_levels", "state", "with_sizes"]
+__all__ = ["NEEDED", "ROWS", "FlowData", "label_levels", "state"]

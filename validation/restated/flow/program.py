@@ -1,4 +1,4 @@
-"""Flow scheduling in exact numbers, from the instance: pairs of a task and a machine, or counts of identical ones.
+"""Flow scheduling in exact numbers, from the instance: pairs of a task and a machine.
 
 Columns: ``x[task, machine]`` where a task may run, ``waits[task]``, ``slot[machine, k]`` if slots have costs, ``short``
 by job below its share; ``gang``, ``gang_domain`` and ``affinity_domain`` of rules.
@@ -28,10 +28,9 @@ from flowlex.formulations.block_labels import label_text
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
 from flowlex.validation.certificates.exact_numbers import times, whole, wide
-from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Labels, Whole
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Labels, Whole, common_unit
 from flowlex.validation.proofs.program_builder import ProgramBuilder, texts_at
 from flowlex.validation.restated.flow.data_locality_costs import distinct
-from flowlex.validation.restated.flow.equal_groups import Groups
 from flowlex.validation.restated.flow.goal_costs import Problem
 
 Ints = NDArray[np.int64]
@@ -40,33 +39,17 @@ Pairs = tuple[Ints, Ints]
 #: A row: label, coefficients by column, side.
 Listed = tuple[str, Mapping[int, int], int]
 #: Levels of the statement, which labels of machines cannot be.
-_LEVELS = {"task", "machine", "job", "rack", "slot", "rule", "resource", "size", "gang", "affinity", "spread", "domain"}
+_LEVELS = {"task", "machine", "job", "rack", "slot", "rule", "resource", "gang", "affinity", "spread", "domain"}
 #: Most pairs of task and machine in one array.
 _AT_ONCE = 2**21
 
 
 class FlowStatement:
-    """The instance under its goals and shares, from which programs over some of its pairs are made.
+    """The instance under its goals and shares, from which programs over some of its pairs are made."""
 
-    ``groups``: columns count the tasks of a class on the machines of a kind, named by the first of each.
-    """
-
-    def __init__(self, problem: Problem, shares: Sequence[Sequence[int]], groups: Groups | None = None) -> None:
+    def __init__(self, problem: Problem, shares: Sequence[Sequence[int]]) -> None:
         self.problem, self.instance, self.ties = problem, problem.instance, problem.ties
-        self.counting = groups is not None
-        self.groups = groups
-        tasks, machines = len(problem.tasks), len(problem.slots)
-        #: First member of the group of each task and machine.
-        self.task_first, self.machine_first = np.arange(tasks), np.arange(machines)
-        for first, members in groups.tasks.items() if groups is not None else ():
-            self.task_first[members] = first
-        for first, members in groups.machines.items() if groups is not None else ():
-            self.machine_first[members] = first
-        #: The tasks that stand for their groups, and the row of each.
-        self.tasks: Ints = np.unique(self.task_first)
-        self.row: Ints = np.searchsorted(self.tasks, self.task_first)
-        self.count: Ints = np.bincount(self.row, minlength=len(self.tasks)).astype(np.int64)
-        self.times: Ints = np.bincount(self.machine_first, minlength=machines).astype(np.int64)
+        self.tasks: Ints = np.arange(len(problem.tasks))
         self.least, self.most = np.array(shares, np.int64).reshape(-1, 2).T
         self.most = np.maximum(self.most, np.array(problem.beyond, np.int64))
         self.size: Ints = np.array([len(job.tasks) for job in self.instance.jobs], np.int64)
@@ -76,10 +59,6 @@ class FlowStatement:
         #: Tasks of which fewer machines than those of their class fit.
         self.special: Mask = problem.held.copy()
         self.special[list(self.ties.inside)] = True
-        #: Rounding cuts: machine, resource and size.
-        self.sizes: list[tuple[int, str, Fraction]] = []
-        if self.counting:
-            self._require_alike()
 
     # ---- where tasks may run
 
@@ -96,9 +75,6 @@ class FlowStatement:
                 found[mine] &= machine[mine] == problem.own[t]
             if t in self.ties.inside:
                 found[mine] &= self.ties.inside[t][machine[mine]]
-        if self.counting:
-            asks, has, _ = self.amounts
-            found &= (asks[task] <= has[machine]).all(axis=1) & (self.machine_first == np.arange(len(has)))[machine]
         return found
 
     def every(self, tasks: Ints) -> Iterator[Pairs]:
@@ -114,19 +90,23 @@ class FlowStatement:
 
     @cached_property
     def amounts(self) -> tuple[Whole, Whole, Fraction]:
-        """(T, R) and (M, R) what tasks ask for and machines have of each resource, and the unit of these numbers."""
-        problem, machines = self.problem, self.instance.machines
-        asks = [rational(task.demands.get(r, 0)) for task in problem.tasks for r in problem.resources]
-        has = [rational(m.capacity.get(r, 0)) for m in machines for r in problem.resources]
-        both, size = Exact.of([*asks, *has]), len(problem.resources)
-        tables = both.numbers[: len(asks)], both.numbers[len(asks) :]
-        return tables[0].reshape(len(problem.tasks), size), tables[1].reshape(len(machines), size), both.unit
+        """(T, R) and (M, R) what tasks ask for and machines may hold of each resource, and the unit of these numbers.
+
+        What tasks ask for are multiples of a common unit, and so is what a machine holds: no more than fits of these.
+        """
+        problem, machines, names = self.problem, self.instance.machines, self.problem.resources
+        asks = [[rational(task.demands.get(r, 0)) for r in names] for task in problem.tasks]
+        each = [common_unit(value for value in column if value) for column in zip(*asks, strict=True)]
+        each = each or [Fraction(1)] * len(names)
+        has = [[rational(m.capacity.get(r, 0)) // u * u for r, u in zip(names, each, strict=True)] for m in machines]
+        both = Exact.of([value for row in (*asks, *has) for value in row])
+        first = len(asks) * len(names)
+        tables = both.numbers[:first], both.numbers[first:]
+        return tables[0].reshape(len(asks), len(names)), tables[1].reshape(len(machines), len(names)), both.unit
 
     @cached_property
     def pair_count(self) -> int:
         """At least the number of columns ``x``."""
-        if self.groups is not None:
-            return len(self.tasks) * len(self.groups.machines)
         classes = self.problem.classes
         return sum((tasks.stop - tasks.start) * int(self.problem.fits(wishes).sum()) for wishes, tasks in classes)
 
@@ -201,40 +181,6 @@ class FlowStatement:
         keys = distinct((task * machines + machine)[machine >= 0])
         return self._allowed(*np.divmod(keys, machines))
 
-    def _require_alike(self) -> None:
-        """Raise `ValueError` where machines of a kind differ."""
-        problem, machines = self.problem, self.instance.machines
-        slot_machine, _, prices = problem.slot_costs
-        assert self.groups is not None
-        kinds = {first: members for first, members in self.groups.machines.items() if len(members) > 1}
-        if not kinds:
-            return
-        masks = [mask for team in self.ties.teams for _, mask in team.domains]
-        masks += [mask for spread in self.ties.spreads for mask, most in spread.domains.values() if most is not None]
-        alone, self.machine_first = self.machine_first, np.arange(len(machines))
-        task, machine = self.all_pairs()
-        self.machine_first = alone
-        grids = []
-        for values in (np.ones(len(task), np.int64), *problem.costs(task, machine).values()):
-            grids.append(np.zeros((len(self.tasks), len(machines)), values.dtype))
-            grids[-1][self.row[task], machine] = values
-        for first, members in kinds.items():
-            for m in members:
-                here, there = machines[first], machines[m]
-                same = here.capacity == there.capacity and here.slots == there.slots
-                same = same and all(bool((grid[:, m] == grid[:, first]).all()) for grid in grids)
-                same = same and all(mask[m] == mask[first] for mask in masks)
-                one, other = ([c[slot_machine == k].tolist() for c in prices.values()] for k in (first, m))
-                if not same or one != other:
-                    raise ValueError(f"machines {here.name!r} and {there.name!r} are not identical")
-
-    def size_row(self, machine: str, resource: str, size: str) -> None:
-        """Add a rounding cut: the sum of demands // ``size`` is at most capacity // ``size``."""
-        m, unit = self.problem.machine[machine], rational(size)
-        if unit <= 0 or resource not in self.problem.resources or self.machine_first[m] != m:
-            raise ValueError(f"slots of {size} {resource} on {machine!r}")
-        self.sizes.append((m, resource, unit))
-
 
 class FlowProgram:
     """The program over some pairs of task and machine, by task; ``whole``: these are all pairs; ``priced``: with costs.
@@ -247,21 +193,18 @@ class FlowProgram:
         self.to = ProgramBuilder()
         problem, machines = self.problem, of.machine_names
         self.x = np.arange(len(self.task))
-        self.pair_row = of.row[self.task]
         self.first: Ints = np.searchsorted(self.task, of.tasks)
         self.last: Ints = np.searchsorted(self.task, of.tasks, side="right")
-        most = np.minimum(of.count[self.pair_row], (problem.slots * of.times)[self.machine])
+        most = np.minimum(1, problem.slots[self.machine])
         texts = lambda: texts_at((of.names, self.task), (machines, self.machine))  # noqa: E731
         self.to.columns("x", lambda: list(self._levels()), len(self.x), texts=texts, upper=most)
-        self.waits = self._columns("waits", self._waits, of.count, texts=lambda: self.tasks)
+        self.waits = self._columns("waits", self._waits, np.ones(len(of.tasks), np.int64), texts=lambda: of.names)
         machine, number, self.slot_prices = problem.slot_costs
-        used = of.machine_first == np.arange(len(machines))
-        if whole:
-            used &= np.isin(np.arange(len(machines)), self.machine)
+        used = np.isin(np.arange(len(machines)), self.machine) if whole else np.ones(len(machines), bool)
         self.kept = np.flatnonzero(used[machine])  # slots with columns
         self.slot_machine, self.slot_number = machine[self.kept], number[self.kept]
         if self.slot_prices:
-            self.slot = self._columns("slot", self._slots, of.times[self.slot_machine], keys=("machine", "slot"))
+            self.slot = self._columns("slot", self._slots, np.ones(len(self.kept), np.int64), keys=("machine", "slot"))
         self.claims = np.flatnonzero(of.least > 0)
         if len(self.claims):
             mine = [{"job": of.job_names[j]} for j in self.claims.tolist()]
@@ -272,19 +215,14 @@ class FlowProgram:
         self._objectives(step=0 if whole else 1, priced=priced)
         self.program: ExactProgram = self.to.program(tolerance=0)
 
-    @cached_property
-    def tasks(self) -> list[str]:
-        """Names of the tasks that stand for their groups."""
-        return [self.of.names[t] for t in self.of.tasks.tolist()]
-
     # ---- columns
 
     def _columns(self, name: str, labels: Callable[[], Sequence[Labels]], upper: Ints, **more: Any) -> Ints:
         return self.to.columns(name, labels, len(upper), upper=upper, **more) + np.arange(len(upper))
 
     def _waits(self) -> list[dict[str, str]]:
-        jobs = self.problem.job[self.of.tasks].tolist()
-        return [{"task": t, "job": self.of.job_names[j]} for t, j in zip(self.tasks, jobs, strict=True)]
+        jobs = self.problem.job.tolist()
+        return [{"task": t, "job": self.of.job_names[j]} for t, j in zip(self.of.names, jobs, strict=True)]
 
     def _levels(self) -> Iterator[dict[str, str]]:
         of, jobs = self.of, self.problem.job.tolist()
@@ -305,18 +243,18 @@ class FlowProgram:
         of, x = self.of, np.zeros(self.to.count, np.int64)
         runs, machines = np.flatnonzero(at >= 0), max(1, len(self.of.machine_names))
         keys = self.task * machines + self.machine
-        wanted = of.task_first[runs] * machines + of.machine_first[at[runs]]
+        wanted = runs * machines + at[runs]
         place = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
         there = keys[place] == wanted if len(keys) else np.zeros(len(runs), bool)
         np.add.at(x, place[there], 1)
-        x[self.waits] = of.count - np.bincount(of.row[runs], minlength=len(of.tasks))
+        x[self.waits] = at < 0
         held = np.bincount(at[runs], minlength=machines)
         if self.slot_prices:
             machine, number, _ = self.problem.slot_costs
             depth = int(number.max(initial=0)) + 1
             filled = np.flatnonzero(held[machine] > number)
             kept = self.slot_machine * depth + self.slot_number
-            mine = of.machine_first[machine[filled]] * depth + number[filled]
+            mine = machine[filled] * depth + number[filled]
             mine = mine[np.isin(mine, kept)]
             np.add.at(x, self.slot[np.searchsorted(kept, mine)], 1)
         if len(self.claims):
@@ -341,10 +279,9 @@ class FlowProgram:
 
     def _rules_of_slots(self) -> None:
         of, problem = self.of, self.problem
-        every = np.arange(len(of.tasks))
-        once = (self.pair_row, self.x, 1), (every, self.waits, 1)
-        self.to.rows("task", "==", lambda: self.tasks, of.count, *once, empty=True)
-        machines = np.flatnonzero((problem.slots > 0) & (of.machine_first == np.arange(len(of.machine_names))))
+        once, one = ((self.task, self.x, 1), (of.tasks, self.waits, 1)), np.ones(len(of.tasks), np.int64)
+        self.to.rows("task", "==", lambda: of.names, one, *once, empty=True)
+        machines = np.flatnonzero(problem.slots > 0)
         self.machines = machines
         names, row = texts_at((of.machine_names, machines)), np.searchsorted(machines, self.machine)
         inside = row, self.x, 1
@@ -352,7 +289,7 @@ class FlowProgram:
             filled = np.searchsorted(machines, self.slot_machine), self.slot, -1
             self.to.rows("machine", "==", names, 0, inside, filled, empty=True)
         else:
-            self.to.rows("machine", "<=", names, (problem.slots * of.times)[machines], inside, empty=True)
+            self.to.rows("machine", "<=", names, problem.slots[machines], inside, empty=True)
         mine = problem.apart[self.task]
         ruled = np.flatnonzero(mine >= 0)
         size = max(1, len(of.machine_names))
@@ -360,9 +297,8 @@ class FlowProgram:
         #: Number of the rule of different machines, and machine, of each row ``apart``.
         self.apart = [divmod(k, size) for k in keys.tolist()]
         labels = [label_text((problem.rules[rule], of.machine_names[m])) for rule, m in self.apart]
-        self.to.rows("apart", "<=", labels, of.times[keys % size], (at, ruled, 1))
-        if of.counting or not problem.resources:
-            self._listed("size", "<=", self._sizes())
+        self.to.rows("apart", "<=", labels, np.ones(len(keys), np.int64), (at, ruled, 1))
+        if not problem.resources:
             return
         asks, has, unit = of.amounts
         taken, kinds = asks[self.task], len(problem.resources)
@@ -376,18 +312,9 @@ class FlowProgram:
             empty=True,
         )
 
-    def _sizes(self) -> Iterator[Listed]:
-        of = self.of
-        for m, resource, unit in of.sizes:
-            asked = [rational(self.problem.tasks[t].demands.get(resource, 0)) // unit for t in of.tasks.tolist()]
-            mine = np.flatnonzero(self.machine == m).tolist()
-            terms = {k: n for k in mine if (n := asked[self.pair_row[k]])}
-            has = rational(of.instance.machines[m].capacity.get(resource, 0)) // unit
-            yield label_text((of.machine_names[m], resource, str(unit))), terms, int(has * of.times[m])
-
     def _rules_of_jobs(self) -> None:
         of, problem, jobs = self.of, self.problem, self.of.job_names
-        job = problem.job[of.tasks]
+        job = problem.job
 
         def of_jobs(
             name: str, relation: str, some: Ints, side: Ints, chosen: Mask, *more: tuple[Ints, Ints, Any]
@@ -406,7 +333,7 @@ class FlowProgram:
         of_jobs("share", ">=", limited, (of.size - of.most)[limited], every)
         held, may = np.array(problem.gates, np.int64).reshape(-1, 2).T
         gated = np.flatnonzero(held)
-        of_jobs("preempted", "<=", gated, may[gated], problem.held[of.tasks])
+        of_jobs("preempted", "<=", gated, may[gated], problem.held)
 
     @cached_property
     def _teams(self) -> dict[str, list[Any]]:
@@ -415,9 +342,6 @@ class FlowProgram:
     def _rules_of_tasks(self) -> None:
         of, self.domains = self.of, defaultdict[str, dict[tuple[str, str], int]](dict)
         self.gangs: Ints = np.zeros(0, np.int64)
-
-        def members(tasks: Iterable[int]) -> list[int]:
-            return list(dict.fromkeys(of.row[list(tasks)].tolist()))
 
         def inside(k: int, mask: Mask) -> dict[int, int]:
             mine = np.arange(self.first[k], self.last[k])
@@ -432,9 +356,7 @@ class FlowProgram:
                 runs = dict(zip(names, self.gangs.tolist(), strict=True))
                 every: list[Listed] = []
                 for team in teams:
-                    for k in members(team.tasks):
-                        count = int(of.count[k])
-                        every.append((self.tasks[k], {int(self.waits[k]): 1, runs[team.name]: count}, count))
+                    every += [(of.names[k], {int(self.waits[k]): 1, runs[team.name]: 1}, 1) for k in team.tasks]
                 self._listed("gang", "==", every)
             pairs = [(team, tag, mask) for team in teams for tag, mask in team.domains if tag]
             if not pairs:
@@ -444,9 +366,7 @@ class FlowProgram:
             for column, (team, tag, mask) in enumerate(pairs, start):
                 self.domains[kind][team.name, tag] = column
                 one[team.name][column] = 1
-                for k in members(team.tasks):
-                    label, size = label_text((tag, self.tasks[k])), int(of.count[k])
-                    here.append((label, {**inside(k, mask), column: -size}, 0))
+                here += [(label_text((tag, of.names[k])), {**inside(k, mask), column: -1}, 0) for k in team.tasks]
             relation = "==" if runs else "<="
             self._listed(name, relation, here)
             once = (
@@ -454,7 +374,7 @@ class FlowProgram:
             )
             self._listed(f"{name}_one", relation, once)
         limits = (
-            (label_text((spread.name, tag)), {c: 1 for k in members(spread.tasks) for c in inside(k, mask)}, most)
+            (label_text((spread.name, tag)), {c: 1 for k in spread.tasks for c in inside(k, mask)}, most)
             for spread in of.ties.spreads
             for tag, (mask, most) in spread.domains.items()
             if most is not None and most < len(spread.tasks)
@@ -464,17 +384,17 @@ class FlowProgram:
     # ---- objectives
 
     def _objectives(self, *, step: int, priced: bool) -> None:
-        of, problem = self.of, self.problem
+        problem = self.problem
         if len(self.claims):
             self.to.objective("shortfall", (self.short, 1), step=step)
-        level = np.array(problem.levels, np.int64)[problem.job[of.tasks]]
+        level = np.array(problem.levels, np.int64)[problem.job]
         for each in sorted({*level[level > 0].tolist()}, reverse=True):
             self.to.objective(f"waiting_{each}", (self.waits[level == each], 1), step=step)
         costs = problem.costs(self.task, self.machine) if priced else {}
         for rank in problem.goals.ranks:
             terms = [(self.x, costs[rank])] if priced else []
             if priced and rank in problem.waiting:
-                terms.append((self.waits, problem.waiting[rank][of.tasks]))
+                terms.append((self.waits, problem.waiting[rank]))
             if priced and rank in self.slot_prices:
                 terms.append((self.slot, self.slot_prices[rank][self.kept]))
             self.to.objective(rank, *terms, step=step)

@@ -33,10 +33,8 @@ from flowlex.validation.certificates.verifier_interface import (
     Verifier,
     same_values,
 )
-from flowlex.validation.proofs.checker import Checker
 from flowlex.validation.proofs.exact_program import ExactProgram, Whole, dot, scaled
 from flowlex.validation.proofs.proof import Leaf, Proof, ProofError, from_document
-from flowlex.validation.restated.flow.equal_groups import Groups
 from flowlex.validation.restated.flow.goal_costs import Problem
 from flowlex.validation.restated.flow.goal_options import Goals
 from flowlex.validation.restated.flow.job_shares import stated_shares, unfair
@@ -69,22 +67,6 @@ class FlowAnswer(Beside):
     scale: int = Field(ge=1)
 
 
-class StatedSize(Strict):
-    """A rounding cut: demands for a resource in whole multiples of a size, on machines of a kind."""
-
-    machine: str
-    resource: str
-    size: str
-
-
-class Counted(Strict):
-    """Classes of identical tasks and kinds of identical machines by their first members, and rounding cuts."""
-
-    classes: dict[str, list[str]] = Field(default_factory=dict)
-    machines: dict[str, list[str]] = Field(default_factory=dict)
-    sizes: list[StatedSize] = Field(default_factory=list)
-
-
 def _places(problem: Problem, answer: FlowAnswer) -> NDArray[np.int64]:
     """(T,) machine of each task, -1 if it waits."""
     machine, placed = problem.machine, answer.placements
@@ -104,24 +86,10 @@ def _judge(claimed: Claimed) -> Finding:
     checks = [_waiting(problem, at, answer), *(() if foreign else _shares(problem, answer))]
     stated = {} if foreign or problem.claims is None else answer.shares
     shares = [stated.get(job.name, [0, len(job.tasks)]) for job in jobs]
-    body = {name: part for name, part in document.proof.items() if name not in Counted.model_fields}
-    groups = None
-    if len(body) < len(document.proof) and not foreign:
-        given = {name: part for name, part in document.proof.items() if name not in body}
-        counted: Counted = read_as(Counted, given, "proof")
-        groups = Groups.of(problem, counted.classes, counted.machines)
-    statement = FlowStatement(problem, shares, groups)
-    if groups is not None:
-        for size in counted.sizes:
-            statement.size_row(size.machine, size.resource, size.size)
-    made = _program_for(statement, {} if foreign else body, at)
+    statement, body = FlowStatement(problem, shares), {} if foreign else document.proof
+    made = _program_for(statement, body, at)
     values, wrong = made.values(at)
     checks.append(Check.none("every task may run on its machine", [problem.names[t] for t in wrong]))
-    if groups is not None:  # counts do not say on which machine of a kind a task runs
-        alone = FlowStatement(problem, shares)
-        runs = np.flatnonzero(at >= 0)
-        single = FlowProgram(alone, alone.together([(runs, at[runs])]), whole=False)
-        checks += Checker(single.program).violations(single.values(at)[0])
     metrics = ["waiting_by_class"]
     if foreign:
         quoted = f"{foreign}: no file holds what it costs"
@@ -175,10 +143,10 @@ def _largest_change(made: FlowProgram) -> int:
     cost = np.zeros(made.program.count, object)
     cost[objective.column] = objective.value
     low, high = cost[made.waits].copy(), cost[made.waits].copy()
-    np.minimum.at(low, made.pair_row, cost[made.x])
-    np.maximum.at(high, made.pair_row, cost[made.x])
+    np.minimum.at(low, made.task, cost[made.x])
+    np.maximum.at(high, made.task, cost[made.x])
     slots = np.abs(cost[made.slot]).max(initial=0) if made.slot_prices else 0
-    return int(((high - low) * made.of.count).sum() if count else 0) + 2 * int(slots)
+    return int((high - low).sum() if count else 0) + 2 * int(slots)
 
 
 def _program_for(statement: FlowStatement, proof: Mapping[str, Any], at: NDArray[np.int64]) -> FlowProgram:
@@ -187,13 +155,11 @@ def _program_for(statement: FlowStatement, proof: Mapping[str, Any], at: NDArray
         return FlowProgram(statement, statement.all_pairs(), whole=True)
     runs = np.flatnonzero(at >= 0)
     placed = runs, at[runs]
-    read = None
-    if not statement.counting:
-        small = FlowProgram(statement, statement.together([placed]), whole=False, priced=False)
-        try:
-            read = from_document(dict(proof), small.program)
-        except ProofError:  # multipliers of rows over other pairs
-            read = None
+    small = FlowProgram(statement, statement.together([placed]), whole=False, priced=False)
+    try:
+        read = from_document(dict(proof), small.program)
+    except ProofError:  # multipliers of rows over other pairs
+        read = None
     if read is None or not _prices_alone(read):
         if statement.pair_count > _MOST:
             raise ProofError(f"in a cluster of more than {_MOST} pairs, each stage has one leaf without branches")
