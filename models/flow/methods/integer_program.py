@@ -94,7 +94,7 @@ class ProgramMethod:
             leaves = int(np.clip(_WORK // max(self.problem.column_count, 1), *_LEAVES))
             options = replace(options, max_steps=leaves)
         limited = options.time_limit_s is not None
-        return self._read(engine, self.problem.solve_with(replace(options, offer=None), strong=limited))
+        return self._read(engine, self.problem.solve_with(replace(options, offer=None), engine, strong=limited))
 
     def keeps(self, at: Integers) -> bool:
         """Return whether an assignment ``at`` (T,), -1 for none, satisfies capacities and task rules."""
