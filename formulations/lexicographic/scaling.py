@@ -16,6 +16,8 @@ from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 
 #: Sizes between these stay as they are.
 _SMALL, _LARGE = 2.0**-10, 2.0**20
+#: Largest exponent of a factor: the inverse of the smallest floats is none.
+_EXPONENT = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,4 +91,5 @@ class Scaling:
 def _powers(sizes: Floats) -> Floats:
     """Powers of two that bring sizes near 1; 1 for usual sizes and for 0."""
     usual = (sizes == 0) | ((sizes >= _SMALL) & (sizes <= _LARGE)) | ~np.isfinite(sizes)
-    return np.where(usual, 1.0, np.exp2(-np.floor(np.log2(np.where(usual, 1.0, sizes)))))
+    exponent = np.clip(-np.floor(np.log2(np.where(usual, 1.0, sizes))), -_EXPONENT, _EXPONENT)
+    return np.where(usual, 1.0, np.exp2(exponent))

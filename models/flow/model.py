@@ -30,7 +30,6 @@ from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineName, SolveOptions, Status
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.arc_costs import Rules
-from flowlex.models.flow.flow_data import FlowData
 from flowlex.models.flow.goal_interface import Scale, task_views
 from flowlex.models.flow.goals import FairShares, Goal, Placement, Preset, Priority, common_scale, preset
 from flowlex.models.flow.lexicographic_costs import StrictOrder
@@ -39,7 +38,7 @@ from flowlex.models.flow.methods.minimum_cost_flow import FlowRun, NetworkMethod
 from flowlex.models.flow.own_goals import AskedGoal, ask
 from flowlex.models.flow.priced_instance import PricedInstance
 from flowlex.models.flow.solution import FlowSolution, Score, score_of
-from flowlex.models.flow.statement import NEEDED, ROWS, state
+from flowlex.models.flow.statement import NEEDED, ROWS, completed, state, values_of
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.flow.waiting_reasons import CHANGED, SHARE_USED, WORTH_MORE, waiting_reasons
 from flowlex.models.html_report import html_table
@@ -162,7 +161,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
     def _state_over(self, p: Problem, most: int | None) -> None:
         """State the schedule; ``most``: with pairs of so many tasks only."""
-        state(p, FlowData.of(self.priced, most=most))
+        state(p, self.priced, self.priced.pairs(most))
 
     @cached_property
     def _formulas(self) -> Problem:
@@ -218,25 +217,11 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
 
         Used slots and shortfalls are counted, as a change may drop the rows that tie them to the tasks.
         """
-        problem, jobs, values = self.unchanged_problem, self.instance.jobs, dict(values)
-        columns = {name: block.index for name, block in problem.blocks.items()}
-        job = columns["waits"].codes["job"]
-        waiting = [float(values["waits"][job == at].sum()) for at in range(len(jobs))]
-        if "slot" in values:
-            place, slot = columns["x"], columns["slot"]
-            held = np.bincount(place.codes["machine"], values["x"], len(place.levels["machine"]))
-            on = dict(zip(place.levels["machine"].labels, held.tolist(), strict=True))
-            wanted = np.array([on.get(name, 0.0) for name in slot.levels["machine"].labels])[slot.codes["machine"]]
-            values["slot"] = np.clip(wanted - np.array(slot.levels["slot"].labels)[slot.codes["slot"]] + 1, 0, 1)
-        if "short" in values:
-            beyond = {each.name: n - len(each.tasks) for each, n in zip(jobs, waiting, strict=True)}
-            names = columns["short"].levels["job"].labels
-            at = {each.name: j for j, each in enumerate(jobs)}
-            least = [max(0.0, beyond[name] + int(self.priced.shares[at[name], 0])) for name in map(str, names)]
-            values["short"] = np.array(least)[columns["short"].codes["job"]]
-        x = np.concatenate([values[name] for name in problem.blocks])
-        found = {o.name: round(float(o.cost(len(x)) @ x) + o.offset) for o in problem.objectives}
-        return score_of(jobs, self.rules, waiting, found)
+        problem, priced = self.unchanged_problem, self.priced
+        found = {**values, **completed(problem, priced, values["x"], values["waits"])}
+        waiting = np.bincount(priced.job, found["waits"], len(priced.levels)).tolist()
+        costs = values_of(problem, np.concatenate([found[name] for name in problem.blocks]))
+        return score_of(self.instance.jobs, self.rules, waiting, costs)
 
     def _formulate(self) -> FlowNetwork | LinearProgram:
         """The combined network, or by phases the network of the requested stage with earlier optima fixed."""
@@ -259,7 +244,7 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             stages=run.stages,
             scale=self.rules.scale.factor,
             weights=run.weights,
-            bounds=_proven(run),
+            bounds=run.bounds,
         )
         if self.stage is not None and run.outcome.status is Status.OPTIMAL:
             chosen_stage(self.stage, run.stages)
@@ -295,13 +280,3 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
             slots={m.name: m.slots for m in instance.machines},
             job_of={view.task.name: view.job for view in views},
         )
-
-
-def _proven(run: FlowRun) -> dict[str, int]:
-    """Bounds of the stages up to the first that is not at its bound."""
-    found: dict[str, int] = {}
-    for name, bound in run.bounds.items():
-        found[name] = bound
-        if bound < run.stages[name]:
-            break
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +15,27 @@ from flowlex.models.flow.arc_costs import Rules, StageWeights
 from flowlex.models.flow.fair_share_demands import job_bounds
 from flowlex.models.flow.goal_interface import ClusterView, Spot, task_views
 from flowlex.models.flow.preemption import hold
+from flowlex.models.flow.resources import Resources
 from flowlex.models.flow.task_rules import TaskRules
+from flowlex.models.model_base import ModelError
+
+#: Largest number of pairs of a task and a machine in one statement.
+_PAIRS = 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Tasks and machines, by number, of which the task may run on the machine, and what that costs."""
+
+    task: Integers
+    machine: Integers
+    costs: list[int]  # weighted sum of all ranks
+
+    @cached_property
+    def used(self) -> list[int]:
+        """Machines on which some task may run."""
+        found: list[int] = np.unique(self.machine).tolist()
+        return found
 
 
 class PricedInstance:
@@ -64,6 +85,45 @@ class PricedInstance:
                 if name not in found or cost < found[name]:
                     found[name] = cost
         return found
+
+    @cached_property
+    def task_names(self) -> list[str]:
+        """Names of the tasks."""
+        return [view.task.name for view in self.views]
+
+    @cached_property
+    def machine_names(self) -> list[str]:
+        """Names of the machines."""
+        return [machine.name for machine in self.instance.machines]
+
+    @cached_property
+    def resources(self) -> Resources:
+        """Demands of tasks and capacities of machines."""
+        return Resources.of(self.instance)
+
+    def pairs(self, most: int | None = None) -> Pairs:
+        """Which task may run on which machine with slots; ``most``: of so many tasks only, and not all of them.
+
+        Raises `ModelError` if there are too many.
+        """
+        found: list[tuple[int, int, int]] = []
+        for t, name in enumerate(self.task_names[:most]):
+            costs = self.costs(t)
+            inside = self.task_rules.inside.get(name, costs)
+            found += [
+                (t, m, costs[machine.name])
+                for m, machine in enumerate(self.instance.machines if costs else ())
+                if machine.slots and machine.name in costs and machine.name in inside
+            ]
+            if len(found) > _PAIRS:
+                raise ModelError(
+                    f"{self.instance.name}: the integer program names every task on every machine, here more "
+                    f"than {_PAIRS} pairs; use a smaller instance, or leave out the changes, rules or capacities"
+                )
+        if most is not None:  # some combinations of tasks and machines, not all of some tasks
+            del found[-1:]
+        ends = np.array([(t, m) for t, m, _ in found], np.int64).reshape(-1, 2)
+        return Pairs(ends[:, 0], ends[:, 1], [cost for *_, cost in found])
 
     def waiting_by_job(self, machine: Integers) -> list[int]:
         """(J,) waiting tasks of each job, from the (T,) machines of tasks, -1 for none."""

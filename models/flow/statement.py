@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowlex.formulations.program_arrays import Floats
 from flowlex.instances.flow import Machine
-from flowlex.models.flow.flow_data import FlowData
+from flowlex.models.flow.priced_instance import Pairs, PricedInstance
 from flowlex.models.flow.task_rules import Team
 from flowlex.models.solution import ModelError
 
@@ -86,7 +87,7 @@ def label_levels(machines: Sequence[Machine]) -> dict[str, list[str]]:
     return {name: values for name, values in named if name and not any(c in name for c in "[]\n\r\t")}
 
 
-def state(p: Problem, d: FlowData) -> None:
+def state(p: Problem, d: PricedInstance, pairs: Pairs, *, rounded: bool = False) -> None:
     """State an instance under its goals.
 
     Parameters
@@ -94,7 +95,11 @@ def state(p: Problem, d: FlowData) -> None:
     p
         The problem to state.
     d
-        Tasks, machines, pairs with their costs, and rules.
+        Tasks, machines, costs and rules.
+    pairs
+        Where tasks may run.
+    rounded
+        Whether amounts are rounded so that no machine is overfull within the tolerance of a solver.
 
     Raises
     ------
@@ -103,7 +108,7 @@ def state(p: Problem, d: FlowData) -> None:
     """
     import pandas as pd
 
-    further = {"rack": [m.rack for m in d.machines], **label_levels(d.machines)}
+    further = {"rack": [m.rack for m in d.instance.machines], **label_levels(d.instance.machines)}
     p.set("task", d.task_names, words="tasks")
     p.set("machine", d.machine_names, words="machines")
     p.set("job", [job.name for job in d.instance.jobs], words="jobs")
@@ -111,38 +116,38 @@ def state(p: Problem, d: FlowData) -> None:
         p.set(level, dict.fromkeys(values), words="racks" if level == "rack" else "a label of machines")
     jobs = np.array([view.job for view in d.views], object)
     ends: list[Any] = [_labels("task", d.task_names), _labels("machine", d.machine_names)]
-    codes = [d.task.tolist(), d.machine.tolist()]
+    codes = [pairs.task.tolist(), pairs.machine.tolist()]
     index = pd.MultiIndex(levels=ends, codes=codes, names=["task", "machine"])
-    columns = {"job": jobs[d.task]} | {k: np.array(v, object)[d.machine] for k, v in further.items()}
+    columns = {"job": jobs[pairs.task]} | {k: np.array(v, object)[pairs.machine] for k, v in further.items()}
     x = p.variables("x", over=pd.DataFrame(columns, index), binary=True, words="a task runs on a machine")
     tasks = pd.DataFrame({"job": jobs}, _labels("task", d.task_names))
     waits = p.variables("waits", over=tasks, binary=True, words="a task waits")
     words = "every task runs on one machine or waits"
     p.constrain("task", x.sum(by="task") + waits == 1, words=words, dual="what the task costs")
-    filled = _machines(p, d, x)
+    filled = _machines(p, d, pairs, x)
     _shares(p, d, waits)
-    _different_machines(p, d, x)
-    _capacities(p, d, x)
+    _different_machines(p, d, pairs, x)
+    _capacities(p, d, pairs, x, rounded=rounded)
     _gangs(p, d, x, waits)
     _spreads(p, d, x)
-    _objectives(p, d, x, waits, filled)
+    _objectives(p, d, pairs, x, waits, filled)
 
 
-def _machines(p: Problem, d: FlowData, x: Expression) -> tuple[Expression, list[int]] | None:
+def _machines(p: Problem, d: PricedInstance, pairs: Pairs, x: Expression) -> tuple[Expression, list[int]] | None:
     """Slots of machines; the variables of slots that have prices, with their costs."""
-    used = [d.machine_names[m] for m in d.used]
+    used = [d.machine_names[m] for m in pairs.used]
     here = x.sum(by="machine").reindex(_labels("machine", used))
     words, dual = "tasks use the slots of a machine", "price of a slot on the machine"
     if not d.rules.prices_slots(d.instance.machines):
         if used:
-            slots = _by("machine", used, np.array([d.machines[m].slots for m in d.used], np.int64))
+            slots = _by("machine", used, np.array([d.instance.machines[m].slots for m in pairs.used], np.int64))
             p.constrain("machine", here <= p.data("K", slots, words="slots of a machine"), words=words, dual=dual)
         return None
     most = sum(len(job.tasks) for job in d.instance.jobs)
     rows, costs = list[tuple[str, int, str]](), list[int]()
-    for m in d.used:
-        machine = d.machines[m]
-        each = [cost for k, cost in d.priced.slot_costs[m] for _ in range(min(k, most))][:most]
+    for m in pairs.used:
+        machine = d.instance.machines[m]
+        each = [cost for k, cost in d.slot_costs[m] for _ in range(min(k, most))][:most]
         rows += [(machine.name, number, machine.rack) for number in range(1, len(each) + 1)]
         costs += each
     p.set("slot", range(1, max((number for _, number, _ in rows), default=0) + 1), words="slots of a machine")
@@ -154,11 +159,11 @@ def _machines(p: Problem, d: FlowData, x: Expression) -> tuple[Expression, list[
     return slot, costs
 
 
-def _shares(p: Problem, d: FlowData, waits: Expression) -> None:
+def _shares(p: Problem, d: PricedInstance, waits: Expression) -> None:
     """Shares and preemption limits of jobs; a job below its share is *short* of tasks."""
-    jobs, gates = [job.name for job in d.instance.jobs], d.priced.gates
+    jobs, gates = [job.name for job in d.instance.jobs], d.gates
     count = np.array([len(job.tasks) for job in d.instance.jobs], np.int64)
-    least, most = d.priced.shares[:, 0], d.priced.most
+    least, most = d.shares[:, 0], d.most
     waiting = waits.sum(by="job")
     some, full = (np.flatnonzero(chosen).tolist() for chosen in (least > 0, most < count))
     tasks = p.data("N", _by("job", jobs, count), words="tasks of a job") if some or full else None
@@ -190,42 +195,52 @@ def _shares(p: Problem, d: FlowData, waits: Expression) -> None:
         p.constrain("preempted", stops <= limit, words="running tasks of a job that stop")
 
 
-def _different_machines(p: Problem, d: FlowData, x: Expression) -> None:
+def _different_machines(p: Problem, d: PricedInstance, pairs: Pairs, x: Expression) -> None:
     """At most one task of a rule of different machines on each machine."""
-    may = set(d.task.tolist())
+    may = set(pairs.task.tolist())
     rows = [(d.task_names[k], view.apart) for k, view in enumerate(d.views) if view.apart and k in may]
     if rows:
         here = x.join(_table(rows, "task", "rule")).sum(by=["rule", "machine"])
         p.constrain("apart", here <= 1, words="tasks of a rule run on different machines")
 
 
-def _capacities(p: Problem, d: FlowData, x: Expression) -> None:
-    """Tasks share what the machine has of each resource."""
+def _capacities(p: Problem, d: PricedInstance, pairs: Pairs, x: Expression, *, rounded: bool) -> None:
+    """Tasks share what a machine has of each resource; ``rounded``: in few units of the machine, to the safe side."""
+    import pandas as pd
+
     names, resources = d.instance.resources, d.resources
-    if not names or not len(d.used):
+    if not names or not pairs.used:
         return
-    task, resource = np.nonzero(resources.demand)
-    asked = _index(((d.task_names[t], names[r]) for t, r in zip(task.tolist(), resource.tolist(), strict=True)),
-                   "task", "resource")  # fmt: skip
+
+    def exact(amounts: Any, resource: Iterable[int]) -> list[Any]:
+        return [int(each) * resources.units[r] for each, r in zip(amounts.tolist(), resource, strict=True)]
+
     p.set("resource", names, words="resources")
-    there = _index(((d.machine_names[m], r) for m in d.used for r in names), "machine", "resource")
+    there = _index(((d.machine_names[m], r) for m in pairs.used for r in names), "machine", "resource")
+    asks: Any
+    has: Any
+    who: list[tuple[str, ...]]
+    if rounded:
+        place = {name: m for m, name in enumerate(d.machine_names)}
+        held = np.array([place[view.machine] if view.held and view.machine else -1 for view in d.views], np.int64)
+        demand, capacity = resources.rounded(pairs.task, pairs.machine, held)
+        row, resource = np.nonzero(demand)
+        levels, asks, has = ["task", "machine", "resource"], demand[row, resource], capacity[pairs.used].ravel()
+        who = [(d.task_names[pairs.task[k]], d.machine_names[pairs.machine[k]]) for k in row.tolist()]
+    else:
+        task, resource = np.nonzero(resources.demand)
+        levels, asks = ["task", "resource"], exact(resources.demand[task, resource], resource.tolist())
+        has = exact(resources.capacity[pairs.used].ravel(), [*range(len(names))] * len(pairs.used))
+        who = [(d.task_names[t],) for t in task.tolist()]
+    rows = [(*each, names[r]) for each, r in zip(who, resource.tolist(), strict=True)]
+    kind = np.int64 if rounded else object
+    q = p.data("q", pd.Series(asks, _index(rows, *levels), kind), words="what a task asks of a resource")
+    most = p.data("C", pd.Series(has, there, kind), words="what tasks may take of a resource of the machine")
+    taken = (x.join(_table(rows, *levels)) * q).sum(by=["machine", "resource"]).reindex(there)
+    p.constrain("capacity", taken <= most, words="tasks share what the machine has of a resource")
 
-    def amounts(index: Any, values: Any, of: Sequence[int], symbol: str, words: str) -> Expression:
-        import pandas as pd
 
-        exact = [int(each) * resources.units[r] for each, r in zip(values.tolist(), of, strict=True)]
-        return p.data(symbol, pd.Series(exact, index, dtype=object), words=words)
-
-    q = amounts(asked, resources.demand[task, resource], resource.tolist(), "q", "what a task asks of a resource")
-    every = list(range(len(names))) * len(d.used)
-    has = amounts(
-        there, resources.capacity[d.used].ravel(), every, "C", "what tasks may take of a resource of the machine"
-    )
-    taken = (x.join(asked.to_frame(index=False)) * q).sum(by=["machine", "resource"]).reindex(there)
-    p.constrain("capacity", taken <= has, words="tasks share what the machine has of a resource")
-
-
-def _gangs(p: Problem, d: FlowData, x: Expression, waits: Expression) -> None:
+def _gangs(p: Problem, d: PricedInstance, x: Expression, waits: Expression) -> None:
     """Gangs run whole or not at all, in one domain; tasks with affinity that run do so in one domain."""
     gangs = [team for team in d.task_rules.teams if team.whole]
     if gangs:
@@ -244,7 +259,7 @@ def _gangs(p: Problem, d: FlowData, x: Expression, waits: Expression) -> None:
 
 
 def _domains(
-    p: Problem, d: FlowData, x: Expression, teams: Sequence[Team], name: str, relation: str, who: str
+    p: Problem, d: PricedInstance, x: Expression, teams: Sequence[Team], name: str, relation: str, who: str
 ) -> Expression | None:
     """Tasks of gangs or affinities run in the chosen domain; return the number of domains of each."""
     places = [(team, tag) for team in teams for tag in team.domains]
@@ -263,15 +278,15 @@ def _domains(
     return chosen.sum(by=kind).reindex(_labels(kind, (team.name for team in teams)))
 
 
-def _inside(d: FlowData, x: Expression, tasks: Iterable[str]) -> Expression:
+def _inside(d: PricedInstance, x: Expression, tasks: Iterable[str]) -> Expression:
     """``x`` of some tasks, once for each domain of its machine."""
-    machines = zip(d.machine_names, d.machines, strict=True)
+    machines = zip(d.machine_names, d.instance.machines, strict=True)
     table = _table(((m, tag) for m, machine in machines for tag in sorted(d.task_rules.tags & machine.tags)),
                    "machine", "domain")  # fmt: skip
     return x.sel(task=list(dict.fromkeys(tasks))).join(table)
 
 
-def _spreads(p: Problem, d: FlowData, x: Expression) -> None:
+def _spreads(p: Problem, d: PricedInstance, x: Expression) -> None:
     """Limits of the tasks of a spread in each domain."""
     limits = [each for each in d.task_rules.limits if each.most < len(each.tasks)]
     if not limits:
@@ -288,23 +303,28 @@ def _spreads(p: Problem, d: FlowData, x: Expression) -> None:
 
 
 def _objectives(
-    p: Problem, d: FlowData, x: Expression, waits: Expression, filled: tuple[Expression, list[int]] | None
+    p: Problem,
+    d: PricedInstance,
+    pairs: Pairs,
+    x: Expression,
+    waits: Expression,
+    filled: tuple[Expression, list[int]] | None,
 ) -> None:
     """Shortfall of shares, waiting tasks by class, costs by rank."""
     import pandas as pd
 
     if "short" in p.blocks:
         p.minimize("shortfall", p["short"].sum(), words="tasks below the shares of their jobs")
-    level = dict(zip((job.name for job in d.instance.jobs), d.priced.levels.tolist(), strict=True))
-    for each in d.priced.classes:
+    level = dict(zip((job.name for job in d.instance.jobs), d.levels.tolist(), strict=True))
+    for each in d.classes:
         jobs = [name for name, k in level.items() if k == each]
         late = waits if len(jobs) == len(level) else waits.sel(task=[v.task.name for v in d.views if v.job in jobs])
         p.minimize(f"waiting_{each}", late.sum(), words=f"waiting tasks of class {each}")
-    waiting, goal = d.priced.waiting, d.rules.priority
+    waiting, goal = d.waiting, d.rules.priority
     said = (
         "cost of waiting" if goal is None or goal.mode == "strict" else "w . [priority, demands] (Sirius' vector cost)"
     )
-    parts = [(x, "c", "cost of a task on a machine", d.costs), (waits, "w", said, waiting)]
+    parts = [(x, "c", "cost of a task on a machine", pairs.costs), (waits, "w", said, waiting)]
     if filled is not None:
         parts.append((filled[0], "f", "cost of a slot", filled[1]))
     order = d.rules.order
@@ -324,4 +344,22 @@ def _objectives(
         p.minimize(name, total, words="costs of the goals" if order is None else f"cost of {name}")
 
 
-__all__ = ["NEEDED", "ROWS", "FlowData", "label_levels", "state"]
+def completed(p: Problem, d: PricedInstance, x: Any, waits: Any) -> dict[str, Floats]:
+    """Values of ``x`` and ``waits``, and those of shortfalls and slots that follow from them."""
+    blocks, found = {name: block.index.codes for name, block in p.blocks.items()}, {"x": x, "waits": waits}
+    if "short" in blocks:
+        j, jobs = blocks["short"]["job"], len(d.levels)
+        running = np.bincount(d.job, minlength=jobs) - np.bincount(d.job, waits, jobs)
+        found["short"] = np.maximum(d.shares[j, 0] - running[j], 0)
+    if "slot" in blocks:
+        held = np.bincount(blocks["x"]["machine"], x, len(d.machine_names))
+        found["slot"] = np.clip(held[blocks["slot"]["machine"]] - blocks["slot"]["slot"], 0, 1)
+    return {name: np.asarray(values, np.float64) for name, values in found.items()}
+
+
+def values_of(p: Problem, columns: Floats) -> dict[str, int]:
+    """Values of the objectives."""
+    return {o.name: round(float(o.cost(len(columns)) @ columns) + o.offset) for o in p.objectives}
+
+
+__all__ = ["NEEDED", "ROWS", "completed", "label_levels", "state", "values_of"]

@@ -115,6 +115,26 @@ def test_a_task_larger_than_every_machine_waits_and_says_so() -> None:
     assert solution.waiting == {"t5": "no machine that it may use has as much of everything it asks for"}
 
 
+@pytest.mark.parametrize(
+    ("amounts", "running", "claim"),
+    [
+        ((2.0, 1e-300), 1, "bounded"),  # no solver tells 2 + 1e-300 from 2
+        ((0.1, 1.9, 5e-324, 1e-17), 3, "bounded"),
+        ((1e300, 2.0, 1e-300, 1 / 3, 0.7), 3, "bounded"),
+        ((1e300, 2.0, 1 / 3, 0.7), 2, "optimal"),
+        ((1.0, 1 / 3, 1 / 3, 1 / 3), 4, "optimal"),
+        ((1.0, 0.33333333333333337, 0.33333333333333337, 0.33333333333333337), 3, "bounded"),
+    ],
+)
+def test_amounts_of_any_digits_never_overfill_a_machine(amounts: tuple[float, ...], running: int, claim: str) -> None:
+    box = Machine(name="m", slots=9, capacity={"gpu": 2})
+    tasks = tuple(FlowTask(name=f"t{k}", demands={"gpu": amount}) for k, amount in enumerate(amounts))
+    instance = FlowInstance(name="digits", machines=(box,), jobs=(FlowJob(name="j", tasks=tasks),))
+    solution = solve(instance, "highs")
+    assert (len(solution.machine_of), solution.certificate.claim) == (running, claim)
+    assert solution.bounds["waiting_1001"] <= len(solution.waiting) if solution.bounds else running == len(tasks)
+
+
 def test_the_program_is_there_to_read(hand: FlowInstance) -> None:
     model = FlowScheduling(hand, stage="waiting_1001")
     program = model.formulation

@@ -59,20 +59,6 @@ class Ties:
             domains = [("", everywhere)] if key is None else list(masks.items())
             self.teams.append(_Team(kind, rule.name, tasks, domains))
 
-    def __bool__(self) -> bool:
-        return bool(self.inside)
-
-    def of_task(self) -> dict[int, tuple[str, ...]]:
-        """Names of the rules of each task, with their kinds."""
-        found: dict[int, tuple[str, ...]] = {}
-        for team in self.teams:
-            for t in team.tasks:
-                found[t] = (*found.get(t, ()), f"{team.kind} {team.name}")
-        for spread in self.spreads:
-            for t in spread.tasks:
-                found[t] = (*found.get(t, ()), f"spread {spread.name}")
-        return found
-
     def broken(self, at: NDArray[np.int64]) -> Iterator[int]:
         """Tasks of the rules that a schedule, (T,) machine of each task or -1, breaks."""
         for team in self.teams:
