@@ -45,7 +45,7 @@ class Database:
         if self.dialect == "sqlite":
             sa.event.listen(self.engine, "connect", _prepare_sqlite)
         try:
-            self.migrated_from: str | None = self._make_tables(create)
+            self.migrated_from: str | None = self._own_tables(create)
         except BaseException:
             self.engine.dispose()
             raise
@@ -92,21 +92,33 @@ class Database:
         with self.write() as connection:
             return int(connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount)
 
-    def _make_tables(self, create: bool) -> str | None:
-        """Create the tables of an empty database; return the schema version found before (None: empty)."""
+    def make_tables(self, tables: sa.MetaData) -> None:
+        """Create tables, all or none; where they are there, this takes no lock, which another process may hold."""
+        first = next(iter(tables.tables))
+        with self.read() as connection:
+            if sa.inspect(connection).has_table(first):
+                return
         with self.write() as connection:
             if self.dialect == "postgresql":  # two servers may start at once
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7101975)")
+            tables.create_all(connection)
+
+    def _own_tables(self, create: bool) -> str | None:
+        """Create the tables of an empty database; return the schema version found before (None: empty)."""
+        with self.read() as connection:
             made = sa.inspect(connection).has_table(VERSION.name)
             found = connection.scalar(sa.select(VERSION.c.version_num)) if made else None
-            if found is not None and found != SCHEMA:
-                raise SchemaError(f"{self.place} has schema {found}, unknown to this version; install a newer flowlex")
-            if found is None and not create:
-                raise SchemaError(f"{self.place} has schema none; run `flowlex telemetry migrate` on it")
-            if found is None:
-                META.create_all(connection)
-                connection.execute(sa.insert(VERSION).values(version_num=SCHEMA))
+        if found is None and not create:
+            raise SchemaError(f"{self.place} has schema none; run `flowlex telemetry migrate` on it")
+        if found not in (None, SCHEMA):
+            raise SchemaError(f"{self.place} has schema {found}, unknown to this version; install a newer flowlex")
+        self.make_tables(META)
         return found
+
+
+@sa.event.listens_for(VERSION, "after_create")
+def _number(table: sa.Table, connection: sa.Connection, **_: Any) -> None:
+    connection.execute(sa.insert(table).values(version_num=SCHEMA))
 
 
 def _parse(url: str) -> sa.URL:
@@ -126,10 +138,10 @@ def _parse(url: str) -> sa.URL:
 def _prepare_sqlite(connection: Any, record: object) -> None:
     connection.isolation_level = None  # `Database.write` begins transactions
     cursor = connection.cursor()
-    # auto_vacuum works only before the first table. WAL: readers never wait for the writer. FULL: a commit is on disk
-    # before it is acknowledged.
-    wait = int(1000 * LOCK_WAIT_S)
-    settings = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
-    for statement in (f"busy_timeout={wait}", *settings):
-        cursor.execute(f"PRAGMA {statement}")
+    cursor.execute(f"PRAGMA busy_timeout={int(1000 * LOCK_WAIT_S)}")
+    if not cursor.execute("PRAGMA page_count").fetchone()[0]:  # later it has no effect, but takes the write lock
+        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    # WAL: readers never wait for the writer. FULL: a commit is on disk before it is acknowledged.
+    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {setting}")
     cursor.close()

@@ -94,6 +94,10 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
         {"loc": [_plain(step) for step in problem["loc"]], "msg": _plain(problem["msg"]), "type": problem["type"]}
         for problem in error.errors()[:20]
     ]
+    if "json" not in (kind := request.headers.get("content-type", "")) and detail[0]["loc"] == ["body"]:
+        detail[0]["msg"] = (
+            f"expected JSON, got Content-Type {_plain(kind[:100])!r}; send Content-Type: application/json"
+        )
     return JSONResponse({"detail": detail}, 422)
 
 

@@ -124,7 +124,7 @@ def listen(app: Any, at: Listening, port: int, place: str) -> None:
     # A full garbage collection blocks answers for 100 ms: exclude the imported modules, and run it rarely.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(50_000, 20, max(20, gc.get_threshold()[2]))  # an application may collect on request only
     with contextlib.closing(config.bind_socket()) as listener:
         # Accepted sockets inherit this option; without it, which asyncio does not set, answers wait 40 ms for an ACK.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
