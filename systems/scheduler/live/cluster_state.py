@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.flow import FlowInstance, FlowJob, Machine, Queue
 from flowlex.models.flow.arc_costs import Rules
 from flowlex.models.flow.fair_share_demands import places_of, rule_of
@@ -21,6 +25,7 @@ from flowlex.systems.scheduler.live.session_choice import Session, make_session,
 from flowlex.systems.scheduler.live.side_constraints import SideConstraints
 from flowlex.systems.scheduler.live.task_ages import TaskAges, elapsed_s
 from flowlex.systems.scheduler.live.task_records import EventError, FullSolve, LiveJob, LiveTask
+from flowlex.systems.scheduler.warm_network.staged_network import PhasedSession
 
 #: Largest total number of slots; the network may have one arc per slot.
 _SLOT_LIMIT = 2**21
@@ -53,6 +58,8 @@ class LiveState:
         self.now_s: float = 0.0
         self.steps = self.events = 0
         self.decision: FullSolve | None = None
+        # number of the last step, and costs and flow of its arcs, if it was solved since; see `solve_ahead`
+        self.as_decided: tuple[int, NDArray[Any], Integers] | None = None
         self.why: dict[str, str] = {}
         self.tasks: dict[str, LiveTask] = {}
         self.jobs: dict[str, LiveJob] = {}
@@ -322,6 +329,21 @@ class LiveState:
         for live in self.preemptions.open_gates(self.now_s):
             if self.rules.shares is not None:
                 self.network.set_job(live.job.name, self.bounds(live, *live.share))
+
+    def solve_ahead(self) -> None:
+        """Solve the network with the events so far, so that the next step and explanations find their work done.
+
+        Not where it may have no solution before `advance`, and not after many events, as together they are solved
+        faster. Which of two equally good schedules a step finds may depend on it.
+        """
+        session, many = self.session, self.events > 16 + len(self.tasks) // 50
+        bounded = self.claims is not None or bool(self.preemptions.jobs)
+        if not session.changes or many or bounded or isinstance(session, PhasedSession):
+            return
+        if self.as_decided is None or self.as_decided[0] != self.steps:
+            arcs = np.flatnonzero(session.flow)
+            self.as_decided = self.steps, session.costs(arcs), session.flow[arcs]
+        session.solve()
 
     def reprice(self, task: LiveTask, *, placed: bool = False) -> None:
         """Update the arcs of a task; ``placed``: only its machine or its age has changed."""

@@ -111,13 +111,13 @@ def explain_task(optimum: Optimum, name: str, said: str, *, pending: bool, tied:
     gives_way = _stopped_freely(optimum, name)
     if gives_way:
         return _held(state, name, gives_way)
-    source, job = state.network.tasks[name].node, state.network.jobs[task.job].node
-    out = session.cheapest_paths(source, wait_arc)
+    job = state.network.jobs[task.job].node
+    out, source, before = optimum.from_task(name)
     if not out.reached[job]:
         return Explanation(
             name, task.job, "placement", "no machine it may take has a slot", "give one of these machines slots"
         )
-    trail = _trail(optimum, out, source, job)
+    trail = [*((arc, True) for arc in before), *_trail(optimum, out, source, job)]
     stops, moves = _displaced(state, trail, name)
     waiting, first = map(int, session.costs(np.array([wait_arc, trail[0][0]])))
     units = (int(out.cost[job]) - waiting) // state.rules.first + 1
@@ -218,12 +218,14 @@ def _blocker(optimum: Optimum, name: str, out: CheapestPaths, waiting: int, stop
     others = optimum.from_sink(network.tasks[name].wait_arc)
     if not others.reached[job]:
         return None
-    names, nodes, wait_arcs = optimum.task_arrays
+    nodes, wait_arcs = optimum.running
     reached = others.reached[nodes]
-    gain = np.where(reached, others.cost[job] - waiting + out.cost[nodes] - others.cost[nodes], 0)
-    ends = (optimum.session.flow[wait_arcs] == 0) & out.reached[nodes] & (~reached | (gain < 0).astype(bool))
-    found = [(names[k] not in stops, int(gain[k]) if reached[k] else -1, names[k]) for k in np.flatnonzero(ends)]
-    return min(found, default=(True, 0, None))[2]
+    gain = np.where(reached, others.cost[job] - waiting + out.cost[nodes] - others.cost[nodes], -1)
+    ends = np.flatnonzero(out.reached[nodes] & (gain < 0).astype(bool))
+    among = ends[np.isin(nodes[ends], [network.tasks[other].node for other in stops])]
+    ends = among if len(among) else ends
+    best = wait_arcs[ends[gain[ends] == gain[ends].min(initial=0)]]
+    return min((str(network.owners[arc]) for arc in best.tolist()), default=None)
 
 
 def _words(

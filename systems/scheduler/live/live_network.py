@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from flowlex.formulations.program_arrays import Integers
 from flowlex.models.flow.goal_interface import ClusterView, Spot
 from flowlex.systems.scheduler.live.exclusion_groups import BlockTree, ExclusionGroup
 from flowlex.systems.scheduler.live.live_assignment import Arcs, Assignment, Owner, Target, TaskNode
@@ -53,6 +56,7 @@ class LiveNetwork:
         self.session, self.cluster = session, cluster
         self.tasks: dict[str, TaskNode] = {}
         self.jobs: dict[str, JobNode] = {}
+        self.wait_arcs: Integers = np.full(64, -1)  # by vertex, the arc by which its task waits; -1: it is no task's
         self._arcs = Arcs(session)
         self._assignment = Assignment(self._arcs, self.tasks)
         self._wiring = Wiring(cluster, self._arcs, self._assignment)
@@ -190,6 +194,9 @@ class LiveNetwork:
         node = self.session.add_node()
         wait = self._arcs.add(node, self.jobs[job].node, 1, wait_cost, name)
         self.tasks[name] = TaskNode(node, job, wait, wait_cost, {})
+        if node >= len(self.wait_arcs):
+            self.wait_arcs = np.concatenate((self.wait_arcs, np.full(node, -1)))
+        self.wait_arcs[node] = wait
         self.reprice(name, offers, wait_cost)
         self.session.add_supply(node, 1)
         self._assignment.touch(name)
@@ -226,17 +233,6 @@ class LiveNetwork:
         if wait_cost != task.wait_cost:
             self._set_wait(task, wait_cost)
 
-    def cheapen(self, arcs: Iterable[tuple[str, Target, int]]) -> None:
-        """Lower the costs of arcs given as (task, target, amount); missing arcs are ignored."""
-        tasks, machines, groups, changes = self.tasks, self.machines, self.groups, list[int]()
-        for name, target, less in arcs:
-            task = tasks[name]
-            if (arc := task.arcs.get(target)) is not None:
-                place = machines[target] if isinstance(target, str) else groups[target]
-                task.arcs[target] = arc[0], arc[1] - less
-                changes += (arc[0], task.node, place.node, 1, arc[1] - less)
-        self.session.change_arcs(changes)
-
     def remove_task(self, name: str) -> None:
         """Remove a running or waiting task."""
         task = self.tasks.pop(name)
@@ -244,6 +240,7 @@ class LiveNetwork:
         for target, (slot, _) in task.arcs.items():
             self._drop_offer(target, slot)
         self._arcs.drop(task.wait_arc)
+        self.wait_arcs[task.node] = -1
         self.session.add_supply(task.node, -1)
         self.session.remove_node(task.node)
 

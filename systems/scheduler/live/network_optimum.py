@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import attrgetter
 
 import numpy as np
 
@@ -24,6 +23,7 @@ class Optimum:
     state: LiveState
     # solved session; a copy if there were events since the last step, so that the next step starts from the original
     session: Session
+    _shared: dict[int, CheapestPaths] = field(default_factory=dict)  # cheapest paths by the vertex where they begin
 
     @classmethod
     def of(cls, state: LiveState) -> Optimum:
@@ -51,12 +51,28 @@ class Optimum:
         before = np.where(head[found.link] == np.arange(len(found.link)), tail[found.link], head[found.link])
         return found, np.where(found.link < 0, -1, before)
 
+    def from_task(self, name: str) -> tuple[CheapestPaths, int, tuple[int, ...]]:
+        """Cheapest paths from a waiting task without its waiting arc, the vertex of the search, and the arc before it.
+
+        All tasks whose only place is one machine or group share the search from there. It may lead through the task,
+        but only on a cycle, which is never cheaper; and the waiting arc is full.
+        """
+        network, task = self.state.network, self.state.network.tasks[name]
+        if len(task.arcs) != 1:
+            return self.session.cheapest_paths(task.node, task.wait_arc), task.node, ()
+        ((target, (arc, cost)),) = task.arcs.items()
+        node = network.machines[target].node if isinstance(target, str) else network.groups[target].node
+        if node not in self._shared:
+            self._shared[node] = self.session.cheapest_paths(node)
+        return self._shared[node]._replace(cost=self._shared[node].cost + cost), node, (arc,)
+
     @cached_property
-    def task_arrays(self) -> tuple[list[str], Integers, Integers]:
-        """Names, vertices and waiting arcs of all tasks."""
-        tasks = self.state.network.tasks
-        nodes = np.fromiter(map(attrgetter("node"), tasks.values()), np.int64, len(tasks))
-        return list(tasks), nodes, np.fromiter(map(attrgetter("wait_arc"), tasks.values()), np.int64, len(tasks))
+    def running(self) -> tuple[Integers, Integers]:
+        """Vertices and waiting arcs of the tasks that run."""
+        arcs = self.state.network.wait_arcs
+        nodes = np.flatnonzero(arcs >= 0)
+        nodes = nodes[self.session.flow[arcs[nodes]] == 0]
+        return nodes, arcs[nodes]
 
     @cached_property
     def held(self) -> dict[str, int]:

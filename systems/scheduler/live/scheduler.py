@@ -21,9 +21,11 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from flowlex.formulations.gc_pause import collector_paused
+from flowlex.formulations.program_arrays import Integers, exact_dot
 from flowlex.instances.flow import MOST_SLOTS, FlowInstance, FlowJob, Machine, Queue, check_queues
 from flowlex.instances.input_errors import counted, first_fault
 from flowlex.instances.instance_base import Part
@@ -691,7 +693,7 @@ def _present_score(state: LiveState) -> Score:
         shortfall += short
         weighted += bounds.wait_cost * (waits - bounds.must - short) + bounds.short_cost * short
     if state.rules.order is None:
-        costs = {"cost": state.session.objective - weighted}
+        costs = {"cost": exact_dot(*_arcs_as_decided(state)) - weighted}
     else:
         costs = dict(zip(state.costs.order.names, _cost_by_goal(state), strict=True))
     jobs = (live.job for live in state.jobs.values())
@@ -700,13 +702,20 @@ def _present_score(state: LiveState) -> Score:
 
 def _cost_by_goal(state: LiveState) -> list[int]:
     """Cost of each goal, summed arc by arc: a total over many arcs cannot be split by goal."""
-    flow = state.session.flow
-    slots = np.flatnonzero(flow)
     total = [0] * len(state.costs.order.names)
-    for cost, units in zip(state.session.costs(slots).tolist(), flow[slots].tolist(), strict=True):
+    costs, flow = _arcs_as_decided(state)
+    for cost, units in zip(costs.tolist(), flow.tolist(), strict=True):
         if cost:
             total = [a + units * b for a, b in zip(total, state.costs.order.split(cost), strict=True)]
     return total
+
+
+def _arcs_as_decided(state: LiveState) -> tuple[NDArray[Any], Integers]:
+    """Costs and flow of the arcs that carried flow after the last step."""
+    if state.as_decided is not None and state.as_decided[0] == state.steps:
+        return state.as_decided[1:]
+    arcs = np.flatnonzero(state.session.flow)
+    return state.session.costs(arcs), state.session.flow[arcs]
 
 
 def _preset(name: str) -> tuple[Goal, ...]:

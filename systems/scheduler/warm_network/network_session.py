@@ -62,7 +62,7 @@ class Violations:
 class CheapestPaths(NamedTuple):
     """Cheapest paths from a node through the residual network: to each node its cost and its last arc's slot."""
 
-    cost: NDArray[Any]  # (N,) integers, 0 where not reached
+    cost: NDArray[Any]  # (N,) integers, of no meaning where not reached
     link: Integers  # (N,) -1 at the source and where not reached
     reached: NDArray[np.bool_]  # (N,)
 
@@ -312,9 +312,9 @@ class NetworkSession:
     def cheapest_paths(self, source: int, without: int = -1) -> CheapestPaths:
         """Cheapest residual paths of the optimum from a node that avoid the arc ``without``."""
         t, part = self._t, slice(self._nodes)
-        stamp = cheapest(t, source, without)
+        stamp = cheapest(t, source, without, True)
         reached = t.stamp[part] == stamp
-        cost = np.where(reached, t.distance[part] + t.pi[source] - t.pi[part], 0)
+        cost = t.distance[part] + (t.pi[source] - t.pi[part])
         return CheapestPaths(cost, np.where(reached, t.link[part], -1), reached)
 
     def arcs(self) -> tuple[Integers, Integers, Integers, Integers]:

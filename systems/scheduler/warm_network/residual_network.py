@@ -26,7 +26,7 @@ TOUCHED, LOOSE, PATHS, LOOKS, STAMP, HEAP, DONE, FIRST, LAST = 0, 1, 2, 3, 4, 5,
 
 #: Compiled without reference counting: the caller owns the arrays and kernels make none; counting each array at each
 #: access took more time than the searches themselves (measured: half).
-kernel = njit(cache=True, _nrt=False)
+kernel = njit(cache=True, nogil=True, _nrt=False)
 
 
 class Residual(NamedTuple):

@@ -184,8 +184,11 @@ def _search(t, source, forward, budget):
 
 
 @kernel
-def cheapest(t, source, without):
-    """Find the cheapest paths from a node of an optimum to all others, without one arc; return the stamp of those."""
+def cheapest(t, source, without, ordered):
+    """Find the cheapest paths from a node of an optimum to all others, without one arc; return the stamp of those.
+
+    ``ordered``: the lists of arcs into a node begin with those that carry flow.
+    """
     t.counters[STAMP] += 2
     reached = t.counters[STAMP]
     t.counters[HEAP] = t.counters[FIRST] = t.counters[LAST] = 0
@@ -200,8 +203,10 @@ def cheapest(t, source, without):
             while following >= 0:
                 arc = following
                 following = t.next_out[arc] if out == 0 else t.next_in[arc]
-                w = t.head[arc] if out == 0 else t.tail[arc]
                 full = t.flow[arc] >= t.capacity[arc] if out == 0 else t.flow[arc] == 0
+                if full and out == 1 and ordered:
+                    break
+                w = t.head[arc] if out == 0 else t.tail[arc]
                 if full or arc == without or t.stamp[w] == reached + 1:
                     continue
                 length = now + t.pi[w] - price + (t.cost[arc] if out == 0 else -t.cost[arc])

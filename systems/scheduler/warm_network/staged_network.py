@@ -158,13 +158,13 @@ class PhasedSession:
             joined = joined * base + each
         distance, zero = np.zeros(nodes, object), np.zeros(nodes, object)
         t = first._t._replace(capacity=capacity, flow=self.flow, cost=joined, pi=zero, distance=distance)
-        stamp = cheapest.plain(t, source, without)
+        stamp = cheapest.plain(t, source, without, False)
         reached, cost = t.stamp[:nodes] == stamp, zero
         for divisor, stage in zip(self.divisors[::-1], self.stages[::-1], strict=True):
             digit = (distance + base // 2) % base - base // 2
             distance = (distance - digit) // base
             cost = cost + divisor * (digit + stage.potentials[source] - stage.potentials)
-        return CheapestPaths(np.where(reached, cost, 0), np.where(reached, t.link[:nodes], -1), reached)
+        return CheapestPaths(cost, np.where(reached, t.link[:nodes], -1), reached)
 
     def violations(self) -> Violations:
         """Recompute feasibility and optimality of every stage in integers; all zero is a proof."""
