@@ -1,13 +1,43 @@
-"""Documents of requests and answers of the scheduler service."""
+"""What goes into a scheduler that can be served and what comes out: requests, answers, refusals, and its protocol."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from flowlex.systems.scheduler.event_log import Event
-from flowlex.systems.scheduler.gpu_events import GpuEvent
+from flowlex.systems.scheduler.event_log import NOT_SENT, Event, GpuEvent
+
+Document = dict[str, Any]
+
+
+class Refusal(Exception):
+    """A request that is refused; the state is as it was. ``status``, ``reason``: of the answer over HTTP."""
+
+    status, reason = 503, "storage"
+
+
+class RefusedEvent(Refusal):
+    """An event that does not fit the state."""
+
+    status, reason = 409, "refused"
+
+
+class UnknownTask(Refusal):
+    """No task has this name."""
+
+    status, reason = 404, "unknown"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no task is named {name!r}; it may have ended")
+
+
+class SlowAnswer(NamedTuple):
+    """An answer to compute on another thread, and the answer to give while another one is being computed."""
+
+    find: Callable[[], Any]
+    otherwise: Any
 
 
 class _Document(BaseModel):
@@ -19,17 +49,20 @@ class ClusterEvents(_Document):
 
     events: list[Event] = Field(min_length=1, max_length=1000)
 
+    @model_validator(mode="after")
+    def _sent(self) -> ClusterEvents:
+        for number, event in enumerate(self.events):
+            if isinstance(event, NOT_SENT):
+                raise ValueError(f"events[{number}]: {event.event!r} is not sent; ask /v1/step to decide")
+            if "at_s" in event.model_fields_set:
+                raise ValueError(f"events[{number}]: leave at_s out; the service sets the time")
+        return self
+
 
 class GpuEvents(_Document):
     """Reports of nodes and jobs, in order."""
 
     events: list[GpuEvent] = Field(min_length=1, max_length=1000)
-
-
-class Taken(_Document):
-    """How many events are on disk now."""
-
-    taken: int
 
 
 class Decision(_Document):
@@ -80,3 +113,42 @@ class Explained(BaseModel):
     reason: str
     remedy: str
     price: Any = None
+
+
+class Core(Protocol):
+    """State that changes by events and decisions in sequence; time is passed in, never read."""
+
+    @property
+    def pending(self) -> int:
+        """Events since the last decision."""
+
+    @property
+    def now_s(self) -> float:
+        """Time of the last change."""
+
+    def solve_ahead(self) -> None:
+        """Do ahead, before a record, what the next decision or question would have to do."""
+
+    def take(self, event: Document, at_s: float) -> None:
+        """Apply an event completely, or raise `RefusedEvent`."""
+
+    def decide(self, at_s: float) -> Document:
+        """Decide which tasks start, move, stop and wait, and why."""
+
+    def redo(self, decision: Document, at_s: float) -> None:
+        """Repeat a decision of the log, so that the state is as it was after it."""
+
+    def task(self, name: str) -> Document:
+        """Return a `Place`; raise `UnknownTask`."""
+
+    def placements(self) -> Document:
+        """Return the `Places` of all running tasks."""
+
+    def nodes_of(self, tasks: Sequence[str]) -> dict[str, str]:
+        """The node (machine) of each of these tasks that runs."""
+
+    def facts(self) -> dict[str, float]:
+        """Return metrics for Prometheus, by name."""
+
+    def save(self) -> bytes:
+        """Return the whole state."""

@@ -1,7 +1,8 @@
-"""Event logs of a cluster or a network as JSON lines: one event per line, applied in order.
+"""Events of clusters, of transfers and of nodes with GPUs, and logs of the first two as JSON lines in order.
 
 A log of a cluster may start with a ``cluster`` event that holds a flow-scheduling instance; a log of transfers starts
 with ``network``. A ``step`` event asks the scheduler to decide; the replay divides a log without ``step`` into steps.
+Nodes and jobs report the others to the rounds of GPU assignment.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import codecs
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from flowlex.instances import gpu
 from flowlex.instances.file_storage import write_atomically
 from flowlex.instances.flow import Count, FlowInstance, FlowJob, Machine, Queue, Slots
 from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
@@ -215,11 +217,82 @@ class Step(Timed):
     event: Literal["step"] = "step"
 
 
+class NodeReport(Part):
+    """A node with its GPUs; a task on a GPU that is gone or now too small waits again."""
+
+    event: Literal["node"] = "node"
+    node: gpu.Node
+
+
+class NodeGone(Part):
+    """A node has left or failed; its tasks wait again."""
+
+    event: Literal["node_gone"] = "node_gone"
+    node: Name
+
+
+class JobPart(Part):
+    """A job's part of the network: its tasks, their needs, and the locations of their data.
+
+    A later part of the same job replaces its waiting tasks; running tasks stay.
+    """
+
+    event: Literal["job"] = "job"
+    job: gpu.Job
+
+
+class Withdrawn(Part):
+    """A job is withdrawn with all its tasks."""
+
+    event: Literal["withdrawn"] = "withdrawn"
+    job: Name
+
+
+class TaskEnd(Part):
+    """A running task has ended; one that failed waits again."""
+
+    event: Literal["task_end"] = "task_end"
+    task: Name
+    failed: bool = False
+
+
+class Transfer(Part):
+    """A task transferred data: from its node's disk (source equals target), within a rack, or between racks."""
+
+    event: Literal["transfer"] = "transfer"
+    source: Name
+    target: Name
+    size_mb: Positive
+    seconds: Positive
+
+
 _OfTasks = Submit | Finish | Cancel | SetPriority | SetCost | UpdateShares | SetPreemption | Tie | Untie
 _OfClusters = Cluster | AddMachine | RemoveMachine | SetSlots | Relabel | SetQueues | SetGoals | Step
 _OfTransfers = Network | Arrive | Withdraw | Sent
 Event = Annotated[_OfTasks | _OfClusters | _OfTransfers, Field(discriminator="event")]
-_ADAPTER: TypeAdapter[Any] = TypeAdapter(Event)
+EVENT: TypeAdapter[Any] = TypeAdapter(Event)
+#: What is in logs, but is not sent to a service.
+NOT_SENT = (Cluster, Step, Network, Arrive, Withdraw, Sent)
+GpuEvent = Annotated[NodeReport | NodeGone | JobPart | Withdrawn | TaskEnd | Transfer, Field(discriminator="event")]
+GPU_EVENT: TypeAdapter[NodeReport | NodeGone | JobPart | Withdrawn | TaskEnd | Transfer] = TypeAdapter(GpuEvent)
+
+
+def node_of(event: Part, where: Mapping[str, str]) -> str:
+    """Return the machine or node that reports an event, given those of tasks; empty if it is none's."""
+    match event:
+        case Finish() | TaskEnd():
+            return where.get(event.task, "")
+        case AddMachine():
+            return event.machine.name
+        case RemoveMachine() | SetSlots():
+            return event.machine
+        case NodeReport():
+            return event.node.name
+        case NodeGone():
+            return event.node
+        case Transfer():
+            return event.target
+    return ""
 
 
 class EventLog:
@@ -240,7 +313,7 @@ class EventLog:
                 for number, line in enumerate(cast("Iterable[bytes]", stream), 1):
                     text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                     if text.strip():
-                        yield _ADAPTER.validate_json(text)
+                        yield EVENT.validate_json(text)
                         count += 1
         except ValidationError as error:
             place, what = first_fault(error)

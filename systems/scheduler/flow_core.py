@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from flowlex.instances.flow import FlowInstance
-from flowlex.models.flow.goals import Goal
+from flowlex.models.flow.goals import preset
 from flowlex.models.model_base import ModelError
-from flowlex.systems.scheduler import event_log as ev
-from flowlex.systems.scheduler.core_protocol import Document, RefusedEvent, SlowAnswer
-from flowlex.systems.scheduler.documents import Explained, Place, Places
+from flowlex.systems.scheduler.documents import Document, RefusedEvent, SlowAnswer, UnknownTask
+from flowlex.systems.scheduler.event_log import EVENT
 from flowlex.systems.scheduler.live.explain_waiting import Explanation
 from flowlex.systems.scheduler.live.full_solve import priced
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
@@ -25,11 +22,10 @@ _MOST_TASKS = 5_000
 _BOUNDS = {"time_limit_s": 10.0}
 _INSTEAD = "; ask `flowlex explain` of a saved state, which takes its time"
 _ANOTHER = "the service is finding the price of another explanation, one at a time; ask again in some seconds"
-_ADAPTER: TypeAdapter[Any] = TypeAdapter(ev.Event)
 
 
 class ClusterCore:
-    """See `flowlex.systems.scheduler.core_protocol.Core`.
+    """See `flowlex.systems.scheduler.documents.Core`.
 
     ``scheduler``: where everything happens.
     """
@@ -38,13 +34,19 @@ class ClusterCore:
         self.scheduler = scheduler
 
     @classmethod
-    def load(
-        cls, state: bytes | None, goals: Sequence[Goal], cluster: FlowInstance | None, **options: Any
-    ) -> ClusterCore:
-        """Continue from a snapshot, or begin with a cluster."""
-        if state is not None:  # goals may have been switched since the first start
-            return cls(restored_scheduler(state))
-        return cls(FlowScheduler(cluster or FlowInstance(name="empty", machines=()), goals, **options))
+    def loader(cls, options: Document) -> Callable[[bytes | None], ClusterCore]:
+        """Return what continues from a snapshot, or (None) begins as the options of the first start say."""
+        kept: dict[str, Any] = {name: options[name] for name in ("cost_limit", "scale", "lexicographic")}
+        if options.get("step_limit_s") is not None:
+            kept["solver"] = {"time_limit_s": options["step_limit_s"]}
+        cluster = FlowInstance.model_validate(options["cluster"] or {"name": "empty", "machines": ()})
+
+        def load(state: bytes | None) -> ClusterCore:
+            if state is not None:  # goals may have been switched since the first start
+                return cls(restored_scheduler(state))
+            return cls(FlowScheduler(cluster, preset(options["goals"]), **kept))
+
+        return load
 
     @property
     def pending(self) -> int:
@@ -56,9 +58,13 @@ class ClusterCore:
         """Time of the last decision."""
         return self.scheduler.state.now_s
 
+    def solve_ahead(self) -> None:
+        """Solve the network."""
+        self.scheduler.state.solve_ahead()
+
     def take(self, event: Document, at_s: float) -> None:
         """Pass an event to the scheduler."""
-        read = _ADAPTER.validate_python(event)
+        read = EVENT.validate_python(event)
         try:
             self.scheduler.handle(read)
         except (EventError, ModelError) as error:
@@ -90,42 +96,40 @@ class ClusterCore:
         return saved_scheduler(self.scheduler)
 
     # Questions ------------------------------------------------------------------------------------------------
-    def task(self, name: str) -> Place:
-        """Return where a task runs, or why it waits; raise KeyError if it is unknown."""
-        task = self.scheduler.state.tasks[name]
+    def task(self, name: str) -> Document:
+        """Return where a task runs, or why it waits."""
+        task = self.scheduler.state.tasks.get(name)
+        if task is None:
+            raise UnknownTask(name)
         if task.machine is not None:
-            return Place(task=name, job=task.job, machine=task.machine)
-        return Place(task=name, job=task.job, reason=self.scheduler.reason(name))
+            return {"task": name, "job": task.job, "machine": task.machine}
+        return {"task": name, "job": task.job, "reason": self.scheduler.reason(name)}
 
-    def placements(self) -> Places:
+    def placements(self) -> Document:
         """Machine by running task."""
-        return Places.model_construct(number=self.scheduler.steps, places=self.scheduler.placements())
+        return {"number": self.scheduler.steps, "places": self.scheduler.placements()}
 
     def nodes_of(self, tasks: Sequence[str]) -> dict[str, str]:
         """Return the machine of each of these tasks that runs."""
         found = ((name, self.scheduler.state.tasks.get(name)) for name in tasks)
         return {name: task.machine for name, task in found if task is not None and task.machine is not None}
 
-    def explain(self, name: str) -> Explained | SlowAnswer:
-        """Explain why a task waits, and what would place it; raise KeyError if it is unknown."""
+    def explain(self, name: str) -> Explanation | SlowAnswer:
+        """Explain why a task waits, and what would place it."""
         if name not in self.scheduler.state.tasks:
-            raise KeyError(name)
+            raise UnknownTask(name)
         try:
             why = self.scheduler.explain(name, full_solves=False)
         except EventError as error:
             raise RefusedEvent(str(error)) from error
         if not why.unpriced:
-            return _explained(why)
+            return why
         frozen, count = self.scheduler.frozen(), len(self.scheduler.state.tasks)
         if count > _MOST_TASKS:
             said = f"the service finds prices of at most {_MOST_TASKS} tasks, here {count}{_INSTEAD}"
-            return _explained(replace(why, unpriced=said))
+            return replace(why, unpriced=said)
         frozen = replace(frozen, options={**frozen.options, "solver": {**frozen.options["solver"], **_BOUNDS}})
-        return SlowAnswer(lambda: _explained(priced(why, frozen)), _explained(replace(why, unpriced=_ANOTHER)))
-
-
-def _explained(why: Explanation) -> Explained:
-    return Explained.model_validate(asdict(why))
+        return SlowAnswer(lambda: priced(why, frozen), replace(why, unpriced=_ANOTHER))
 
 
 def _decided(decision: Document) -> Decided:

@@ -9,7 +9,7 @@ Source: Tang et al. 2022, the system's rounds.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,14 +18,13 @@ from flowlex.instances.gpu import GpuInstance, Job, Node, Running, Shard, Task
 from flowlex.instances.gpu_policy import GpuPolicy as Policy
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.gpu.solution import GpuSolution
-from flowlex.systems.scheduler.core_protocol import Document, RefusedEvent
-from flowlex.systems.scheduler.documents import Place, Places
-from flowlex.systems.scheduler.gpu_events import GPU_EVENT, JobPart, NodeGone, NodeReport, TaskEnd, Transfer, Withdrawn
-from flowlex.systems.scheduler.measured_bandwidth import Bandwidths
+from flowlex.systems.scheduler.documents import Document, RefusedEvent, UnknownTask
+from flowlex.systems.scheduler.event_log import GPU_EVENT, JobPart, NodeGone, NodeReport, TaskEnd, Transfer, Withdrawn
+from flowlex.systems.scheduler.measured_bandwidth import LINKS, Bandwidths
 
 
 class GpuCore:
-    """See `flowlex.systems.scheduler.core_protocol.Core`.
+    """See `flowlex.systems.scheduler.documents.Core`.
 
     ``policy``: policy of the rounds. ``bandwidths``: given rates, used until enough transfers are reported.
     ``most_jobs``: most jobs in a round, in order of arrival; the others queue. None: all.
@@ -41,6 +40,20 @@ class GpuCore:
         self.running: dict[str, tuple[str, float]] = {}  # GPU and start by task
         self.refused: dict[str, str] = {}  # why a task waits, as of the last round
         self._why: dict[str, str] = {}  # why a task stopped since the last round
+
+    @classmethod
+    def loader(cls, options: Document) -> Callable[[bytes | None], GpuCore]:
+        """Return what continues from a snapshot, or (None) begins as the options of the first start say."""
+
+        def load(state: bytes | None) -> GpuCore:
+            rates = Bandwidths({link: options[f"{link}_mb_per_s"] for link in LINKS})
+            core = cls(Policy(options["policy"]), rates, options["most_jobs"])
+            return core if state is None else core.load(state)
+
+        return load
+
+    def solve_ahead(self) -> None:
+        """Nothing can be done ahead."""
 
     # Events ----------------------------------------------------------------------------------------------------
     def take(self, event: Document, at_s: float) -> None:
@@ -222,17 +235,18 @@ class GpuCore:
         return solution
 
     # Reading ---------------------------------------------------------------------------------------------------
-    def task(self, name: str) -> Place:
-        """Return where a task runs, or why it waits; raise KeyError if it is unknown."""
-        job = self.job_of[name]
+    def task(self, name: str) -> Document:
+        """Return where a task runs, or why it waits."""
+        if (job := self.job_of.get(name)) is None:
+            raise UnknownTask(name)
         if name in self.running:
-            return Place(task=name, job=job, gpu=self.running[name][0])
+            return {"task": name, "job": job, "gpu": self.running[name][0]}
         reason = self._why.get(name) or self.refused.get(name, "no round since it came")
-        return Place(task=name, job=job, reason=reason)
+        return {"task": name, "job": job, "reason": reason}
 
-    def placements(self) -> Places:
+    def placements(self) -> Document:
         """GPU by running task."""
-        return Places(number=self.rounds, places={task: gpu for task, (gpu, _) in self.running.items()})
+        return {"number": self.rounds, "places": {task: gpu for task, (gpu, _) in self.running.items()}}
 
     def nodes_of(self, tasks: Sequence[str]) -> dict[str, str]:
         """The node of each of these tasks that runs."""

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from flowlex.systems.scheduler.core_protocol import replay
 from flowlex.systems.scheduler.database import SchedulerDatabase, Settings
-from flowlex.systems.scheduler.kinds import loader_of
+from flowlex.systems.scheduler.snapshot_and_log import CORES, replay
 
 
 def read_folder(folder: Path, database: SchedulerDatabase) -> int:
@@ -29,31 +26,20 @@ def read_folder(folder: Path, database: SchedulerDatabase) -> int:
         raise ValueError(f"{folder / 'service.json'} cannot be read ({error}); name the --state folder") from error
     if database.begun() is not None:
         raise ValueError(f"{database.place} belongs to a service already; name a new database")
-    load = loader_of(settings)
-    newest = max(_numbers(folder, "state-"), default=0)
-    state = folder / f"state-{newest:09d}"
-    core, count = load(state.read_bytes() if state.is_file() else None), 0
-    for record in _records(folder, newest):
-        if "decided" in record or "events" in record:
-            replay(core, record)
-            count += 1
-    database.begin_with(settings, core.save())
-    return count
-
-
-def _numbers(folder: Path, kind: str) -> list[int]:
-    names = (path.name.removeprefix(kind).removesuffix(".jsonl") for path in folder.glob(f"{kind}*"))
-    return [int(name) for name in names if name.isdigit()]
-
-
-def _records(folder: Path, since: int) -> Iterator[dict[str, Any]]:
-    last = max(_numbers(folder, "log-"), default=since)
-    for number in range(since, last + 1):
-        path = folder / f"log-{number:09d}.jsonl"
+    digits = 9 * "[0-9]"
+    state = max(folder.glob(f"state-{digits}"), default=None)
+    core, count = CORES[settings.kind].loader(settings.options)(None if state is None else state.read_bytes()), 0
+    first = 0 if state is None else int(state.name[-9:])
+    last = max((int(path.stem[-9:]) for path in folder.glob(f"log-{digits}.jsonl")), default=first)
+    for path in (folder / f"log-{number:09d}.jsonl" for number in range(first, last + 1)):
         if not path.is_file():
             raise ValueError(f"{path} is missing; restore the folder from a backup")
         *lines, _ = path.read_bytes().split(b"\n")  # a last line that a kill cut off was not acknowledged
-        for count, line in enumerate(lines, 1):
+        for number, line in enumerate(lines, 1):
             if line[8:9] != b" " or line[:8] != b"%08x" % zlib.crc32(line[9:]):
-                raise ValueError(f"{path}: line {count} is damaged; restore the folder from a backup")
-            yield json.loads(line[9:])
+                raise ValueError(f"{path}: line {number} is damaged; restore the folder from a backup")
+            record = json.loads(line[9:])
+            replay(core, record)
+            count += "decided" in record or "events" in record
+    database.begin_with(settings, core.save())
+    return count

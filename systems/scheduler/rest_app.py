@@ -7,64 +7,52 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from math import inf
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
 
-from flowlex.systems.scheduler.core_protocol import Core, RefusedEvent, SlowAnswer, UnknownTask
-from flowlex.systems.scheduler.documents import Decision
-from flowlex.systems.scheduler.metrics import Metrics
-from flowlex.systems.scheduler.replica import KeyUsed, NotLeading, Replica, StorageError
-from flowlex.systems.telemetry import routes_service
-from flowlex.systems.telemetry.access_rights import Admin, Reader, only_known_parameters, require
+from flowlex.systems.scheduler import documents as doc
+from flowlex.systems.scheduler import event_log as ev
+from flowlex.systems.scheduler.replica import NotLeading, Replica
+from flowlex.systems.telemetry import access_rights, routes_service
+from flowlex.systems.telemetry.access_rights import Admin, Reader, only_known_parameters, refuse_other_node, require
 from flowlex.systems.telemetry.request_limits import RateLimit
-from flowlex.systems.telemetry.response_models import ERRORS, Problem, refuse
+from flowlex.systems.telemetry.response_models import ERRORS, NOT_FOUND, Problem, refuse
 from flowlex.systems.telemetry.rest_app import HANDLERS, equip
 from flowlex.systems.telemetry.routes_service import Health
 from flowlex.systems.telemetry.service_context import Settings
-from flowlex.systems.telemetry.store import Store
 from flowlex.systems.telemetry.tokens_and_rights import Identity, Role, TokenBook
 
 T = TypeVar("T")
-#: Most seconds that a request waits for the scheduler, between two looks, and that a price in an explanation may take.
-_WAIT_S, _LOOK_S, _SLOW_S = 8.0, 0.2, 60.0
-_TOKENS_S = 1.0
-REFUSED: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "It does not fit the state"}}
+#: Seconds: most for an answer, between two looks for it, most for the price of an explanation, between reading tokens.
+_WAIT_S, _LOOK_S, _SLOW_S, _TOKENS_S = 8.0, 0.2, 60.0, 1.0
+_REFUSED: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "It does not fit the state"}}
 Writer = Annotated[Identity, Depends(require(Role.ADMIN, Role.AGENT))]
-Key = Annotated[
-    str,
-    Header(
-        alias="Idempotency-Key",
-        max_length=100,
-        description="Names this request; sent again with the same name it is answered as before and not taken twice.",
-    ),
-]
+_KEY = "Names this request; sent again with the same name it is answered as before and not taken twice."
+Key = Annotated[str, Header(alias="Idempotency-Key", max_length=100, description=_KEY)]
+TaskName = Annotated[str, Query(min_length=1, max_length=200, description="Name of the task.")]
 
 
 class Served:
     """Shared state of the routes; it has the attributes that `flowlex.systems.telemetry.access_rights` uses."""
 
-    def __init__(self, replica: Replica[Any], settings: Settings) -> None:
-        self.settings: Settings
+    def __init__(self, replica: Replica, settings: Settings) -> None:
         self.replica, self.settings = replica, settings
-        self.store: Store = replica.database.store
-        self.metrics: Metrics = replica.metrics
+        self.store, self.metrics = replica.database, replica.metrics
         self.tokens: TokenBook = TokenBook(self.store, cache_s=inf)  # `keep_tokens` reads them: no request waits
         self.rate: RateLimit = RateLimit(settings.requests_per_s)
         self.slow: asyncio.Lock = asyncio.Lock()
 
     async def write(self, function: Callable[[], T]) -> T:
         """Change the stored tokens."""
-        found = await run_in_threadpool(function)
-        await run_in_threadpool(lambda: self.tokens.refresh(force=True))
-        return found
+        return await run_in_threadpool(function)
 
     async def keep_tokens(self) -> None:
         """Read the tokens again and again."""
@@ -81,49 +69,55 @@ class Served:
                 return answer.result()
             if self.replica.stuck:
                 break
-        raise TimeoutError
+        slow = refuse(503, "slow", "no answer in time; the same Idempotency-Key tells whether it was taken")
+        slow.headers = None  # no Retry-After: clients try the next address
+        raise slow
 
     async def read(self, question: Callable[[Any], Any]) -> Response:
         """Query the scheduler of this process; a slow answer is found on another thread, one at a time."""
 
-        def ask(core: Core) -> Any:
+        def ask(core: doc.Core) -> Any:
             found = question(core)
-            return found if isinstance(found, SlowAnswer) else _json(found)
+            return found if isinstance(found, doc.SlowAnswer) else to_json(found)
 
         found = await self.wait(self.replica.ask(ask))
-        if isinstance(found, SlowAnswer):
-            if self.slow.locked():
-                found = _json(found.otherwise)
-            else:
-                async with self.slow:
-                    slow = await asyncio.wait_for(run_in_threadpool(found.find), _SLOW_S)
-                found = _json(slow)
+        if isinstance(found, doc.SlowAnswer) and self.slow.locked():
+            found = to_json(found.otherwise)
+        elif isinstance(found, doc.SlowAnswer):
+            async with self.slow:
+                found = to_json(await asyncio.wait_for(run_in_threadpool(found.find), _SLOW_S))
         return Response(found, media_type="application/json")
 
-
-def _json(found: Any) -> bytes:
-    return (
-        found.model_dump_json(exclude_unset=True) if hasattr(found, "model_dump_json") else json.dumps(found)
-    ).encode()
-
-
-def served(request: Request) -> Served:
-    """Return the application's service."""
-    found: Served = request.app.state.service
-    return found
-
-
-ServedDep = Annotated[Served, Depends(served)]
-
-
-router: APIRouter = APIRouter(
-    prefix="/v1", tags=["decisions"], responses=ERRORS, dependencies=[Depends(only_known_parameters)]
-)
-health_router: APIRouter = APIRouter(tags=["service"], dependencies=[Depends(only_known_parameters)])
+    async def take(self, who: Identity, events: Sequence[Any], key: str) -> dict[str, int]:
+        """Take events in order; answer 409 at the first that does not fit, with the number taken before it."""
+        if who.role is Role.AGENT and who.digest:
+            tasks = [event.task for event in events if isinstance(event, ev.Finish | ev.TaskEnd)]
+            where = await self.wait(self.replica.ask(lambda core: core.nodes_of(tasks))) if tasks else {}
+            for event in events:
+                refuse_other_node(who, ev.node_of(event, where))
+        documents = [event.model_dump(mode="json", exclude_unset=True) for event in events]
+        answer = await self.wait(self.replica.take(documents, who.digest, key))
+        if answer.refused:
+            said = f"events[{answer.taken}]: {answer.refused}; the {answer.taken} before it are taken"
+            raise refuse(409, "refused", said, taken=answer.taken)
+        return {"taken": answer.taken}
 
 
-def create_app(replica: Replica[Any], routes: Iterable[APIRouter], title: str, settings: Settings) -> FastAPI:
-    """Build the application; closing it lets a follower lead. ``routes``: of this kind of scheduler."""
+ServedDep = Annotated[Served, Depends(access_rights.service_of)]
+
+
+def _router(tag: str, prefix: str = "/v1", **options: Any) -> APIRouter:
+    return APIRouter(prefix=prefix, tags=[tag], dependencies=[Depends(only_known_parameters)], **options)
+
+
+cluster_router: APIRouter = _router("scheduler", responses=ERRORS)
+gpu_router: APIRouter = _router("gpu rounds", responses=ERRORS)
+router: APIRouter = _router("decisions", responses=ERRORS)
+health_router: APIRouter = _router("service", "")
+
+
+def create_app(replica: Replica, settings: Settings) -> FastAPI:
+    """Build the application; closing it lets a follower lead."""
     service = Served(replica, settings)
 
     @contextlib.asynccontextmanager
@@ -133,19 +127,40 @@ def create_app(replica: Replica[Any], routes: Iterable[APIRouter], title: str, s
         tokens.cancel()
         await asyncio.to_thread(replica.close)
 
+    kinds = {"scheduler": ("flowlex scheduler", cluster_router), "gpu": ("flowlex GPU rounds", gpu_router)}
+    title, own = kinds[replica.settings.kind]
     app = FastAPI(title=title, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
-    own = *routes, router, routes_service.router, health_router
-    equip(app, service, (*own, routes_service.page_router), {**HANDLERS, **_OWN})
+    routers = own, router, routes_service.router, health_router, routes_service.page_router
+    equip(app, service, routers, HANDLERS | {doc.Refusal: _refused})
     return app
 
 
-@router.post("/step", responses=REFUSED, response_model_exclude_none=True)
-async def step(service: ServedDep, who: Admin, key: Key = "") -> Decision:
+# Events and decisions ------------------------------------------------------------------------------------------------
+@cluster_router.post("/events", responses=_REFUSED)
+async def cluster_events(service: ServedDep, who: Writer, given: doc.ClusterEvents, key: Key = "") -> dict[str, int]:
+    """Take events; they are on disk when this answers.
+
+    An admin's token may send all; an agent's those of its own machine, and the ends of tasks that run there.
+    """
+    return await service.take(who, given.events, key)
+
+
+@gpu_router.post("/events", responses=_REFUSED)
+async def gpu_events(service: ServedDep, who: Writer, given: doc.GpuEvents, key: Key = "") -> dict[str, int]:
+    """Take reports of nodes and jobs; they are on disk when this answers.
+
+    An admin's token may send all; an agent's what its own node reports: its GPUs, ends of its tasks, transfers to it.
+    """
+    return await service.take(who, given.events, key)
+
+
+@router.post("/step", responses=_REFUSED, response_model_exclude_none=True)
+async def step(service: ServedDep, who: Admin, key: Key = "") -> doc.Decision:
     """Decide now."""
-    return Decision.model_validate(await service.wait(service.replica.decide(who.digest, key)))
+    return doc.Decision.model_validate(await service.wait(service.replica.decide(who.digest, key)))
 
 
-@router.get("/decisions", responses=REFUSED, response_model=list[Decision])
+@router.get("/decisions", responses=_REFUSED, response_model=list[doc.Decision])
 async def decisions(
     service: ServedDep,
     who: Reader,
@@ -154,18 +169,38 @@ async def decisions(
 ) -> Response:
     """Decisions since one, at most the last thousand; 409 where some of them are not kept any more."""
     until = asyncio.get_running_loop().time() + wait_s
-    while True:
-        found = service.replica.decisions(after)
-        if found or asyncio.get_running_loop().time() >= until:
-            break
+    while not (found := service.replica.decisions(after)) and asyncio.get_running_loop().time() < until:
         await asyncio.sleep(0.025)
-    if found and after + 1 < found[0]["number"]:
-        first = found[0]["number"]
-        raise refuse(
-            409, "forgotten", f"decisions from {first} on are kept; read all placements, then ask after={first}"
-        )
-    text = ",".join(Decision.model_validate(each).model_dump_json(exclude_none=True) for each in found)
+    if found and after + 1 < (first := found[0]["number"]):
+        said = f"decisions from {first} on are kept; read all placements, then ask after={first}"
+        raise refuse(409, "forgotten", said)
+    text = ",".join(doc.Decision.model_validate(each).model_dump_json(exclude_none=True) for each in found)
     return Response(f"[{text}]", media_type="application/json")
+
+
+# Questions -----------------------------------------------------------------------------------------------------------
+@cluster_router.get("/explanation", responses={**NOT_FOUND, **_REFUSED}, response_model=doc.Explained)
+async def explanation(service: ServedDep, who: Reader, task: TaskName) -> Response:
+    """Say why a task waits, what would have to change, and its price."""
+    return await service.read(lambda core: core.explain(task))
+
+
+@gpu_router.get("/bandwidths", response_model=dict[str, float])
+async def bandwidths(service: ServedDep, who: Reader) -> Response:
+    """Rates in MB/s that the next round takes: estimated where enough transfers were reported."""
+    return await service.read(lambda core: core.rates())
+
+
+@router.get("/task", responses=NOT_FOUND, response_model=doc.Place)
+async def task(service: ServedDep, who: Reader, name: TaskName) -> Response:
+    """Say where a task runs, or why it waits."""
+    return await service.read(lambda core: core.task(name))
+
+
+@router.get("/placements", response_model=doc.Places)
+async def placements(service: ServedDep, who: Reader) -> Response:
+    """All tasks that run, with their machines or GPUs."""
+    return await service.read(lambda core: core.placements())
 
 
 @health_router.get("/readyz", responses={503: {"model": Problem}})
@@ -179,30 +214,13 @@ async def readyz(service: ServedDep) -> Health:
 @health_router.get("/metrics", response_class=Response)
 async def metrics(service: ServedDep, who: Reader) -> Response:
     """The figures of this process, for Prometheus; needs a reader's token."""
-    for name, value in (await service.wait(service.replica.ask(lambda core: core.facts()))).items():
-        service.metrics.state.labels(name).set(value)
-    service.metrics.waiting.set(service.replica.waiting)
-    service.metrics.leads.set(service.replica.term is not None)
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-async def _answer(request: Request, error: Exception) -> JSONResponse:
-    detail: Any = {"reason": "storage", "message": str(error)}
-    match error:
-        case RefusedEvent():
-            return JSONResponse({"detail": detail | {"reason": "refused"}}, 409)
-        case UnknownTask():
-            return JSONResponse({"detail": detail | {"reason": "unknown"}}, 404)
-        case KeyUsed():
-            return JSONResponse({"detail": [{"loc": ["request"], "msg": str(error), "type": "key_used"}]}, 422)
-        case NotLeading():  # without Retry-After, clients try the next address
-            return JSONResponse({"detail": detail | {"reason": "not_leading", "leader": error.leader}}, 503)
-        case TimeoutError():
-            said = "no answer in time; the same Idempotency-Key tells whether it was taken"
-            return JSONResponse({"detail": {"reason": "slow", "message": said}}, 503)
-    return JSONResponse({"detail": detail}, 503, {"Retry-After": "1"})
-
-
-_OWN: dict[type[Exception], Any] = dict.fromkeys(
-    (RefusedEvent, UnknownTask, KeyUsed, StorageError, TimeoutError), _answer
-)
+async def _refused(request: Request, error: Exception) -> Any:
+    assert isinstance(error, doc.Refusal)
+    refusal = refuse(error.status, error.reason, str(error))
+    if isinstance(error, NotLeading):
+        refusal = refuse(503, "not_leading", str(error), leader=error.leader)
+        refusal.headers = None  # as above
+    return await HANDLERS[HTTPException](request, refusal)

@@ -55,11 +55,12 @@ def paced(
         int,
         typer.Option("--max-events-per-step", min=1, help="Events between two decisions; more of them wait for one."),
     ] = 2000,
-) -> dict[str, Any]:
-    """Return the timing options of `Replica`."""
+) -> Any:
+    """Return the `Pace` of a replica."""
+    from flowlex.systems.scheduler.replica import Pace
+
     every_s, idle_s = None if on_request else every_ms / 1000, None if idle_ms is None else idle_ms / 1000
-    timing = {"every_s": every_s, "idle_s": idle_s, "lease_s": lease_s}
-    return {**timing, "snapshot_every": snapshot_every, "max_events": max_events}
+    return Pace(every_s, idle_s, max_events, snapshot_every, lease_s)
 
 
 @app.command()
@@ -81,7 +82,7 @@ def scheduler(
     tokens: Tokens = _TOKENS,
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8760,
     *,
-    pace: dict[str, Any],
+    pace: Any,
     at: Listening,
 ) -> None:
     """Serve the live flow scheduler: events in, proven decisions out; nothing acknowledged is lost.
@@ -124,7 +125,7 @@ def gpu(
     tokens: Tokens = _TOKENS,
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65_535)] = 8770,
     *,
-    pace: dict[str, Any],
+    pace: Any,
     at: Listening,
 ) -> None:
     """Serve rounds of GPU assignment: nodes report GPUs, jobs submit tasks, a round answers placements and reasons.
@@ -159,39 +160,33 @@ def _serve(
     url: str,
     follow: bool,
     tokens: Path,
-    pace: dict[str, Any],
+    pace: Any,
     at: Listening,
     port: int,
 ) -> None:
     from flowlex.instances.instance_base import InstanceError
     from flowlex.models.model_base import ModelError
     from flowlex.systems.scheduler.database import SchedulerDatabase
-    from flowlex.systems.scheduler.kinds import loader_of
     from flowlex.systems.scheduler.live.garbage_collection import collect_on_request
-    from flowlex.systems.scheduler.metrics import Metrics
     from flowlex.systems.scheduler.replica import Replica
     from flowlex.systems.scheduler.rest_app import create_app
-    from flowlex.systems.scheduler.routes import cluster_router, gpu_router, placement_router
     from flowlex.systems.telemetry.service_context import Settings
 
     with contextlib.closing(SchedulerDatabase(url)) as database:
         settled = _begun(database, kind, options, given, follow=follow)
         if not follow:
-            _refuse_two(database, pace["lease_s"])
+            _refuse_two(database, pace.lease_s)
             if at.auth:
                 agents = "flowlex telemetry token create --database URL"
-                first_tokens(database.store, tokens, agents=agents)
+                first_tokens(database, tokens, agents=agents)
         address = f"{'https' if at.tls_cert else 'http'}://{at.host}:{port}" if port else ""
         try:
-            load = loader_of(settled)
-            replica = Replica(database, load, Metrics(), url=address, epoch_s=settled.epoch_s, **pace)
+            replica = Replica(database, settled, pace, address)
         except (InstanceError, ModelError) as error:
             raise ValueError(str(error)) from error
         collect_on_request()  # the replica collects between decisions
         settings = Settings(require_token=at.auth, requests_per_s=at.requests_per_s)
-        own = cluster_router if kind == "scheduler" else gpu_router
-        title = "flowlex scheduler" if kind == "scheduler" else "flowlex GPU rounds"
-        listen(create_app(replica, (own, placement_router), title, settings), at, port, database.place)
+        listen(create_app(replica, settings), at, port, database.place)
 
 
 def _begun(

@@ -37,11 +37,8 @@ def start(url: str) -> Iterator[Callable[..., Any]]:
     from fastapi.testclient import TestClient
 
     from flowlex.systems.scheduler.database import SchedulerDatabase
-    from flowlex.systems.scheduler.kinds import loader_of
-    from flowlex.systems.scheduler.metrics import Metrics
-    from flowlex.systems.scheduler.replica import Replica
+    from flowlex.systems.scheduler.replica import Pace, Replica
     from flowlex.systems.scheduler.rest_app import create_app
-    from flowlex.systems.scheduler.routes import cluster_router, gpu_router, placement_router
     from flowlex.systems.telemetry.service_context import Settings
 
     with contextlib.ExitStack() as stack:
@@ -50,13 +47,12 @@ def start(url: str) -> Iterator[Callable[..., Any]]:
             given = CLUSTER if kind == "scheduler" else GPU
             changed = {name: options.pop(name) for name in given if name in options}
             database = stack.enter_context(contextlib.closing(SchedulerDatabase(url)))
-            load = loader_of(database.settled(kind, given | changed, set()))
-            replica = Replica(database, load, Metrics(), **{"lease_s": 0.5, **options})
-            own = cluster_router if kind == "scheduler" else gpu_router
+            settled, address = database.settled(kind, given | changed, set()), options.pop("url", "")
+            replica = Replica(database, settled, Pace(**{"lease_s": 0.5, **options}), address)
             settings = Settings(require_token=auth, requests_per_s=None)
-            client = TestClient(create_app(replica, (own, placement_router), "a test", settings), "http://127.0.0.1")
+            client = TestClient(create_app(replica, settings), "http://127.0.0.1")
             client.replica = replica  # type: ignore[attr-defined]
-            client.store = database.store  # type: ignore[attr-defined]
+            client.store = database  # type: ignore[attr-defined]
             stack.enter_context(client)
             if leads:
                 wait_until(lambda: replica.term is not None)

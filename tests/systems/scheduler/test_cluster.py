@@ -18,9 +18,9 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.goals import preset
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.systems.scheduler import flow_core
-from flowlex.systems.scheduler.compaction import compact
 from flowlex.systems.scheduler.database import LOG, SERVICE, SNAPSHOT, SchedulerDatabase, _process, me
 from flowlex.systems.scheduler.flow_core import ClusterCore
+from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 from flowlex.systems.telemetry.tokens_and_rights import Role, digest, new_token
 from tests.systems.scheduler.conftest import wait_until
 
@@ -99,7 +99,9 @@ def live(api, rng, names, count):
             count += 1
             names.append(f"t{count}")
             send(api, job(f"j{count}", f"t{count}"))
-    return api.post("/v1/step").json(), count
+    answer = api.post("/v1/step")
+    assert answer.status_code == 200, answer.text
+    return answer.json(), count
 
 
 def test_a_restart_is_as_if_nothing_had_happened(start):
@@ -109,7 +111,7 @@ def test_a_restart_is_as_if_nothing_had_happened(start):
     for _ in range(12):
         decision, count = live(api, rng, names, count)
     before = api.get("/v1/placements").json(), api.get("/v1/decisions", params={"after": decision["number"] - 3}).json()
-    compact(api.replica.database)
+    api.replica._memory.store(api.replica.database)
     for _ in range(3):
         decision, count = live(api, rng, names, count)
     before = api.get("/v1/placements").json(), api.get("/v1/decisions", params={"after": decision["number"] - 3}).json()
@@ -195,7 +197,7 @@ def test_time_alone_decides_where_it_is_asked_to(start):
 
 
 def test_old_decisions_are_told_to_be_gone(start, monkeypatch):
-    monkeypatch.setattr("flowlex.systems.scheduler.replica._MOST_DECISIONS", 2)
+    monkeypatch.setattr("flowlex.systems.scheduler.snapshot_and_log._MOST_DECISIONS", 2)
     api = start()
     send(api, machine("m0"))
     for _ in range(4):
@@ -255,7 +257,7 @@ def test_followers_have_the_state_of_the_leader_after_every_decision(start):
     for turn in range(25):
         decision, count = live(api, rng, names, count)
         if turn == 12:
-            compact(api.replica.database)
+            api.replica._memory.store(api.replica.database)
             late = start(goals="borg", leads=False, lease_s=1e6)
         for each in filter(None, (follower, late)):
             wait_until(lambda each=each: each.replica._memory.number == api.replica._memory.number)
@@ -329,6 +331,17 @@ def test_only_a_stopped_leader_is_ended(start):
     assert leader.wait(10) == -signal.SIGKILL
 
 
+def test_a_follower_starts_while_another_process_holds_the_lock(start, url):
+    """A leader that was stopped within a commit holds the lock of a SQLite file until a follower ends it."""
+    api = start()
+    send(api, machine("m0"))
+    with api.store.database.write():
+        began = time.monotonic()
+        follower = start(leads=False)
+        assert follower.get("/v1/placements").status_code == 200 and time.monotonic() - began < 2
+        assert follower.replica._memory.number == 1
+
+
 def test_keys_belong_to_a_token_and_to_one_body(start):
     api = start(auth=True)
     admin, agent = (new_token(api.store, Role.ADMIN), new_token(api.store, Role.AGENT, node="m0"))
@@ -391,7 +404,7 @@ def test_a_request_that_comes_again_is_answered_as_before(start):
             answer = send(api, event, headers={"idempotency-key": key}, status=409 if refused else 200)
             assert answer["detail"]["taken"] == 0 if refused else answer == {"taken": 1}
     api.post("/v1/step")
-    compact(api.replica.database)
+    api.replica._memory.store(api.replica.database)
     api.__exit__()
     again = start()
     assert send(again, job("j", "t"), headers={"idempotency-key": "b"}) == {"taken": 1}
@@ -440,7 +453,7 @@ def test_prices_under_rules_are_found_while_decisions_are_made(api, monkeypatch)
 
 
 def test_prices_under_rules_have_bounds(monkeypatch):
-    core = ClusterCore.load(None, (), None)
+    core = ClusterCore(FlowScheduler(FlowInstance(name="empty", machines=())))
     for event in (machine("m0"), job("g", "g0", "g1") | {"gangs": [{"name": "g", "jobs": ["g"]}]}, job("k", "a")):
         core.take(event, 0.0)
     core.decide(0.0)
@@ -478,10 +491,10 @@ def test_a_state_that_cannot_be_read_costs_nothing(start):
     api = start()
     send(api, machine("m0"), machine("m1"), job("j", "a", "b"))
     places = {task: at for task, at in api.post("/v1/step").json()["placed"]}
-    compact(api.replica.database)
+    api.replica._memory.store(api.replica.database)
     send(api, job("k", "c"))
     api.post("/v1/step")
-    compact(api.replica.database)
+    api.replica._memory.store(api.replica.database)
     api.store.database.change(
         sa.update(SNAPSHOT).where(SNAPSHOT.c.number == api.replica._memory.number).values(state=b"damaged")
     )
@@ -497,7 +510,7 @@ def test_snapshots_are_stored_by_another_process_and_drop_the_log(start):
     for k in range(12):
         send(api, machine(f"m{k}"))
         if k in (5, 11):
-            wait_until(lambda k=k: api.replica.database.last_snapshot() >= k, 120)
+            wait_until(lambda k=k: api.replica.database.snapshots()[0][0] >= k, 120)
     with api.store.database.read() as connection:
         assert connection.scalar(sa.select(sa.func.min(LOG.c.number))) > 5
     api.__exit__()

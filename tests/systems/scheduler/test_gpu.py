@@ -10,7 +10,7 @@ import pytest
 from flowlex.instances import generate
 from flowlex.instances.gpu_policy import GpuPolicy
 from flowlex.models.gpu.model import GpuAssignment
-from flowlex.systems.scheduler.core_protocol import RefusedEvent
+from flowlex.systems.scheduler.documents import RefusedEvent
 from flowlex.systems.scheduler.gpu_core import GpuCore
 from flowlex.systems.scheduler.measured_bandwidth import Bandwidths
 from tests.systems.scheduler.conftest import wait_until
@@ -61,9 +61,9 @@ def test_every_refusal_has_its_reason():
     assert reasons["l1"] == "it needs 12 GB; the largest GPU has 10 GB"
     assert reasons["f1"] == "no node is there that holds its shard 0"
     assert reasons["m1"] == "its job queues: 3 jobs share the cluster at a time"
-    assert made.task("e1").gpu == "g1" and made.task("m1").reason == reasons["m1"]
+    assert made.task("e1")["gpu"] == "g1" and made.task("m1")["reason"] == reasons["m1"]
     tell(made, part("next", "x1"))
-    assert made.task("x1").reason == "no round since it came"
+    assert made.task("x1")["reason"] == "no round since it came"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -101,10 +101,10 @@ def test_nodes_fail_tasks_end_fail_and_parts_are_replaced():
     assert waiting == {"a3"}
     gone = next(each.name for each in made.nodes.values() if each.gpus[0].name == placed["b1"])
     tell(made, {"event": "node_gone", "node": gone})
-    assert "b1" not in made.running and made.task("b1").reason == f"node {gone!r} has gone"
+    assert "b1" not in made.running and made.task("b1")["reason"] == f"node {gone!r} has gone"
     runs = next(iter(made.running))
     tell(made, {"event": "task_end", "task": runs, "failed": True})
-    assert made.task(runs).reason == "it failed"
+    assert made.task(runs)["reason"] == "it failed"
     assert len(made.decide(2.0)["placed"]) == 1
     runs = next(iter(made.running))
     tell(made, {"event": "task_end", "task": runs}, {"event": "withdrawn", "job": "a" if runs == "b1" else "b"})

@@ -14,8 +14,9 @@ import pytest
 
 from flowlex.instances.group_rules import Gang, TaskSpread
 from flowlex.models.flow.goals import PRESETS, FairShares, LoadSpread, Placement, Priority
-from flowlex.systems.scheduler.core_protocol import RefusedEvent
+from flowlex.systems.scheduler.documents import RefusedEvent
 from flowlex.systems.scheduler.flow_core import ClusterCore
+from flowlex.systems.scheduler.live.snapshot import restored_scheduler
 from flowlex.systems.scheduler.live.task_records import EventError
 
 SETS = ((Priority(), Placement()), PRESETS["quincy"], PRESETS["borg"], (FairShares(), Placement(), LoadSpread()))
@@ -79,7 +80,7 @@ def _about(turn, count, rng, jobs):
 
 def go_on(path, calls, replayed):
     """Return the decisions of a scheduler that is loaded, repeats ``replayed`` decisions, and then makes its own."""
-    core, found = ClusterCore.load(path.read_bytes(), (), None), []
+    core, found = ClusterCore(restored_scheduler(path.read_bytes())), []
     for name, *call in calls:
         if isinstance(name, str):
             with suppress(EventError):

@@ -1,0 +1,105 @@
+"""A core as of the last record of the log, read from the newest snapshot and the records after it.
+
+``python -m flowlex.systems.scheduler.snapshot_and_log`` reads one and stores it as the next snapshot: in a process of
+its own, so that no decision waits for a large state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import zlib
+from collections import OrderedDict, deque
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from flowlex.systems.scheduler.database import SchedulerDatabase, Settings
+from flowlex.systems.scheduler.documents import Core, Document
+from flowlex.systems.scheduler.flow_core import ClusterCore
+from flowlex.systems.scheduler.gpu_core import GpuCore
+
+_LOG = logging.getLogger(__name__)
+_MOST_KEYS, _MOST_DECISIONS = 10_000, 1000
+#: By kind of service; ``loader`` returns what makes a core from a saved state, or (None) from the beginning.
+CORES: dict[str, type[ClusterCore | GpuCore]] = {"scheduler": ClusterCore, "gpu": GpuCore}
+
+
+def replay(core: Core, record: Document) -> None:
+    """Apply a record of the log to a core: its events, or its decision."""
+    core.solve_ahead()
+    if "decided" in record:
+        core.redo(record["decided"], record["at_s"])
+    for event in record.get("events", ()):
+        core.take(event, record["at_s"])
+
+
+class Answer(NamedTuple):
+    """The answer to a request with a key: digest of its body, events taken, why the next was refused."""
+
+    body: str
+    taken: int
+    refused: str = ""
+
+
+class Memory:
+    """A core, and what clients may ask for again: answers by key, decisions.
+
+    ``number``: of its last record. ``began``: of the last one in the snapshot that it was read from.
+    """
+
+    def __init__(self, core: Core, number: int, answers: Document) -> None:
+        self.core, self.number, self.began = core, number, number
+        self.answered: OrderedDict[tuple[str, str], Answer] = OrderedDict(
+            ((holder, key), Answer(*said)) for holder, key, *said in answers.get("keys", ())
+        )
+        self.decisions: deque[Document] = deque(answers.get("decisions", ()), maxlen=_MOST_DECISIONS)
+
+    @classmethod
+    def read(cls, database: SchedulerDatabase, settings: Settings) -> Memory:
+        """Continue from the newest readable state in the database, and the records after it."""
+        errors, load = list[Exception](), CORES[settings.kind].loader(settings.options)
+        for number, state, answers in database.snapshots():
+            try:
+                made = cls(load(None if state is None else zlib.decompress(state)), number, answers)
+                while made.follow(database):
+                    pass
+                return made
+            except sa.exc.SQLAlchemyError:
+                raise
+            except Exception as error:
+                _LOG.error("state %d cannot be read (%s); going on from the one before", number, error)
+                errors.append(error)
+        raise ValueError(f"{database.place}: no state can be read: {errors[0]}") from errors[0]
+
+    def follow(self, database: SchedulerDatabase) -> int:
+        """Apply further records of the log; return how many came."""
+        rows = database.records(self.number)
+        for number, record in rows:
+            replay(self.core, record)
+            self.note(number, record)
+        return len(rows)
+
+    def note(self, number: int, record: Document) -> None:
+        """Remember what a record says, after its events or its decision are in the core."""
+        self.number = number
+        if "decided" in record:
+            self.decisions.append({"at_s": record["at_s"], **record["decided"]})
+        if "key" in record:
+            holder, key, *said = record["key"]
+            self.answered[holder, key] = Answer(*said)
+            if len(self.answered) > _MOST_KEYS:
+                self.answered.popitem(last=False)
+
+    def store(self, database: SchedulerDatabase) -> None:
+        """Store a snapshot."""
+        keys = [[*key, *answer] for key, answer in self.answered.items()]
+        database.keep_snapshot(self.number, self.core.save(), {"keys": keys, "decisions": list(self.decisions)})
+
+
+if __name__ == "__main__":
+    os.nice(10)
+    with contextlib.closing(SchedulerDatabase(os.environ["FLOWLEX_SCHEDULER_DATABASE"], create=False)) as opened:
+        if (settings := opened.begun()) is not None:
+            Memory.read(opened, settings).store(opened)
