@@ -1,8 +1,9 @@
-"""The scheduler service over HTTP: decisions while 50 clients read, and ten minutes of 200 events per second.
+"""The scheduler service over HTTP: 50 readers of a follower beside a working leader, and 200 events per second.
 
-The leader and a follower run in a process each, the readers of the follower in another. Each reader sends two requests
-per second: the place of a task, and every tenth time why a task waits. Readers run at low priority (nice), as they are
-on other machines in practice. The cluster is nearly full; each decision covers 100 events, two decisions a second.
+Leader, follower and readers run in a process each. The cluster is nearly full; each decision covers 100 events, two
+decisions a second. Of four requests of a reader, two ask why a waiting task waits, one where a task is, and one for
+``/metrics``. Once each reader asks at its own seconds (an answer's time counts from the second, even if the answer
+before is late), and once each asks again as soon as it is answered.
 
 Under pressure, tasks arrive and end for ten minutes while the service decides twice a second; at the end, the clients'
 list of tasks is compared with the service's. Tables give the slowest decision (a bound from ``/metrics``), memory and
@@ -11,16 +12,19 @@ processor time of the service over time.
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import json
 import random
 import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -28,13 +32,13 @@ import numpy as np
 from benchmarks import Row, Tables
 from benchmarks.peers import memory_mb, processor_s
 from benchmarks.telemetry import postgres_server
-from flowlex.client import Refused, Scheduler
+from flowlex.client import Scheduler
 from flowlex.instances.files import write_instance
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.systems.scheduler.event_log import Cancel, Finish, Submit
 
 _EVENTS = 50
-_READ = "import os; os.nice(15); from benchmarks.scheduler_readers import read; read({url!r}, {readers})"
+_READ = "from benchmarks.scheduler_readers import read; read({url!r}, {readers}, {every_s})"
 _SERVE = "from flowlex.cli import main; main()"
 
 
@@ -130,30 +134,22 @@ def _measured(url: str, follower: str, machines: int, steps: int, readers: int) 
             scheduler.send(*(_submit(f"first{k}") for k in range(at, at + 500)))
             scheduler.step()
         _decide(scheduler, rng, 5, "warm")
-        for label, count in (("alone", 0), (f"{readers} readers", readers)):
-            command = [sys.executable, "-c", _READ.format(url=follower, readers=count)]
+        modes = (("alone", 0, 1.0), (f"{readers} readers, 1 request/s each", readers, 1.0))
+        for label, count, every_s in (*modes, (f"{readers} readers without pause", readers, 0.0)):
+            command = [sys.executable, "-c", _READ.format(url=follower, readers=count, every_s=every_s)]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdout is not None and process.stdout.readline() == "ready\n"
-                ms = _decide(scheduler, rng, steps, label)
-                explained = [float(each) for each in process.communicate("stop\n")[0].split()] or [np.nan]
-            figures = {"p50 ms": np.median(ms), "p99 ms": np.quantile(ms, 0.99)}
-            figures |= {"explanation p50 ms": np.median(explained), "its p99 ms": np.quantile(explained, 0.99)}
-            rows.append({"decisions": label} | {name: round(float(value), 1) for name, value in figures.items()})
-    within = {f"{route}, % within 50 ms": _within(follower, route) for route in ("/v1/explanation", "/v1/task")}
-    rows[-1] |= within | {"answers of the follower": int(_answers(follower, "", "+Inf"))}
+                began = time.monotonic()
+                ms = _decide(scheduler, rng, steps, label.replace(" ", "").replace("/", ""))
+                seconds = time.monotonic() - began
+                found = json.loads(process.communicate("stop\n")[0])
+            row = {"decisions": label, "step p50 ms": np.median(ms), "step p99 ms": np.quantile(ms, 0.99)}
+            row["answers/s"] = sum(map(len, found.values())) / seconds
+            for route, taken in found.items():
+                row |= {f"{route} p50 ms": np.median(taken or [np.nan])}
+                row |= {f"{route} p99 ms": np.quantile(taken or [np.nan], 0.99)}
+            rows.append({name: each if isinstance(each, str) else round(float(each), 1) for name, each in row.items()})
     return rows
-
-
-def _within(url: str, route: str) -> float:
-    """Percentage of a route's answers whose first byte left the service within 50 ms."""
-    return round(100 * _answers(url, route, "0.05") / max(_answers(url, route, "+Inf"), 1), 1)
-
-
-def _answers(url: str, route: str, bound: str) -> float:
-    """Answers of a service on its routes that begin so, by its own clock within a bound."""
-    text = httpx.get(f"{url}/metrics", timeout=60.0).text
-    wanted = rf'request_seconds_bucket{{le="{re.escape(bound)}",route="{re.escape(route)}[^"]*"}} (\S+)'
-    return sum(float(count) for count in re.findall(wanted, text))
 
 
 def _submit(name: str) -> Submit:
@@ -177,38 +173,62 @@ def _decide(scheduler: Scheduler, rng: random.Random, steps: int, label: str) ->
     return found
 
 
-def read(url: str, readers: int) -> None:
-    """Send requests until a line arrives on standard input; then print the milliseconds of explanations."""
-    stop, ms = threading.Event(), list[float]()
+def read(url: str, readers: int, every_s: float) -> None:
+    """Send requests until a line arrives on standard input; then print the milliseconds of answers by route."""
+    asyncio.run(_read(url, readers, every_s))
 
-    def ask(seed: int) -> None:
-        rng, waiting, last = random.Random(seed), list[str](), 0
-        with Scheduler(url, timeout_s=300.0) as scheduler:
-            places = sorted(scheduler.placements().places)
-            for count in range(10**9):
-                if stop.wait(rng.uniform(0.25, 0.75)):
-                    return
-                if count % 10 == seed % 10:
-                    news = scheduler.decisions(last)
-                    last = news[-1].number if news else last
-                    waiting = [*waiting, *(each[0] for decision in news for each in decision.waiting)][-20:]
-                started = time.perf_counter()
-                try:
-                    if waiting and count % 10 == seed % 10:
-                        scheduler.explain(rng.choice(waiting))
-                        ms.append(1e3 * (time.perf_counter() - started))
-                    else:
-                        scheduler.task(rng.choice(places))
-                except Refused:  # it has ended or started meanwhile
-                    continue
 
-    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(readers)]
-    for thread in threads:
-        thread.start()
+async def _read(url: str, readers: int, every_s: float) -> None:
+    found: dict[str, list[float]] = {"explanation": [], "task": [], "metrics": []}
+    at, waiting, stop = urlsplit(url), dict[str, None](), asyncio.Event()
+    places = sorted(httpx.get(f"{url}/v1/placements", timeout=60.0).json()["places"])
+
+    async def asked() -> Callable[[str], Awaitable[tuple[int, bytes]]]:
+        """Open a connection; return what sends a request on it."""
+        source, sink = await asyncio.open_connection(at.hostname, at.port)
+
+        async def ask(path: str) -> tuple[int, bytes]:
+            sink.write(f"GET {path} HTTP/1.1\r\nHost: {at.hostname}\r\n\r\n".encode())
+            head = await source.readuntil(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+            assert length is not None, head
+            return int(head.split(maxsplit=2)[1]), await source.readexactly(int(length[1]))
+
+        return ask
+
+    async def follow() -> None:
+        """Keep the list of the last tasks that wait."""
+        ask, last = await asked(), 0
+        while not stop.is_set():
+            status, body = await ask(f"/v1/decisions?after={last}")
+            for decision in json.loads(body) if status == 200 else ():
+                last = decision["number"]
+                waiting.update(dict.fromkeys(task for task, _ in decision["waiting"]))
+                for task, *_ in decision["placed"]:
+                    waiting.pop(task, None)
+            for task in list(waiting)[:-20]:
+                del waiting[task]
+            await asyncio.sleep(0.5)
+
+    async def one(number: int) -> None:
+        ask, rng = await asked(), random.Random(number)
+        due = time.perf_counter() + every_s * number / max(readers, 1)
+        for count in itertools.count(number):
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            if stop.is_set():
+                return
+            due = due + every_s if every_s else time.perf_counter()
+            route = ("explanation", "task", "explanation", "metrics")[count % 4]
+            name = rng.choice(list(waiting) if route == "explanation" and waiting else places)
+            paths = {"explanation": f"/v1/explanation?task={name}", "task": f"/v1/task?name={name}"}
+            status, _ = await ask(paths.get(route, "/metrics"))
+            if status == 200:  # others have ended or started meanwhile
+                found[route].append(1e3 * (time.perf_counter() - due + every_s))
+
+    tasks = [asyncio.create_task(work) for work in (follow(), *map(one, range(readers)))]
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    sys.stdin.readline()
+    await asyncio.to_thread(sys.stdin.readline)
     stop.set()
-    for thread in threads:
-        thread.join()
-    sys.stdout.write("\n".join(f"{each:.3f}" for each in ms))
+    await asyncio.gather(*tasks)
+    sys.stdout.write(json.dumps(found))
