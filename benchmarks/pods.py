@@ -82,7 +82,7 @@ def _growth(sizes: tuple[tuple[int, int], ...]) -> list[Row]:
                     "nodes": nodes,
                     "pods": pods,
                     "balance": balance,
-                    "columns": len(model.builder.pairs[0]) + len(model.builder.card_slots[0]),
+                    "columns": len(model.placeable.pairs[0]) + len(model.placeable.card_slots[0]),
                     "without aggregation": _columns_apart(instance),
                     "objective": solution.objective,
                     "bound": solution.bound,
@@ -158,7 +158,7 @@ def _peer(model: PodPlacement, path: Path, name: str) -> Row:
     values, bound = got.result
     load = None
     if values is not None:
-        cluster = model.builder.expand(np.array(values))
+        cluster = model.programs.placement(model.formulation, np.array(values))
         load = float(cluster.loads.max())
         placed = model.levels.total(cluster.node >= 0)
         assert placed == model.levels.total(model.levels.of >= 0), f"{name} leaves pods out"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats
@@ -29,19 +31,20 @@ from flowlex.formulations.solver_outcome import EngineError, EngineName, SolveOp
 from flowlex.instances.model_changes import Constraint
 from flowlex.instances.pods import PodInstance
 from flowlex.models.incumbents import offer
-from flowlex.models.model_base import Model, ModelError
-from flowlex.models.pods.methods.admission import Admission, Admitting, SearchLimits
+from flowlex.models.model_base import UNPROVEN, Model, ModelError
+from flowlex.models.pods.methods.admission import NODES, Admission, Admitting, SearchLimits
 from flowlex.models.pods.methods.balance import BalanceProof, Balancing, move_cost_of
-from flowlex.models.pods.methods.fair_admission import FairAdmitting, least_shares
+from flowlex.models.pods.methods.fair_admission import FairAdmitting
 from flowlex.models.pods.methods.placement_policies import with_waiting
 from flowlex.models.pods.methods.price_relaxation import Relaxation
 from flowlex.models.pods.methods.proof import PlacementRun, proof_document, so_far
 from flowlex.models.pods.problem.admission_levels import Key, Levels, Ranking, ValueMeasure
 from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance
 from flowlex.models.pods.problem.cluster import Cluster, check_running
-from flowlex.models.pods.problem.integer_program import Groups, PlacementProgram, pods_of_values
+from flowlex.models.pods.problem.placement_columns import Groups, PlacementColumns, pods_of_values
+from flowlex.models.pods.problem.stage_programs import StagePrograms, touching
 from flowlex.models.pods.solution import PlacementSolution, share_of
-from flowlex.models.pods.statement import NEEDED, ROWS, state
+from flowlex.models.pods.statement import LARGEST_STATEMENT, NEEDED, ROWS, state
 from flowlex.models.solution import Solution
 from flowlex.validation.certificates import verify
 
@@ -52,10 +55,10 @@ if TYPE_CHECKING:
 Moves: TypeAlias = Literal["free", "least"]
 Stage: TypeAlias = Literal["admission", "balance"]
 
+#: Largest number of columns of a statement that is solved to prove what searches found.
+SMALL = 400
 #: Largest product of weights for which phase 1 as one program is exact.
 _EXACT = 2.0**40
-#: Largest number of columns of the program over single nodes; beyond, it takes gigabytes and cannot be solved.
-LARGEST = 1_000_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,6 +113,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     #: Limits of search and bounding; a subclass may override them.
     limits: ClassVar[SearchLimits] = SearchLimits()
 
+    #: What the search has found, where the statement is solved to prove it.
+    _found: ClassVar[PlacementSolution | None] = None
+
     main_stage: ClassVar[str] = "balance"
     name: ClassVar[str] = "pod-placement"
     title: ClassVar[str] = "Pod placement"
@@ -138,14 +144,19 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return Groups.of_instance(self.instance, self.levels)
 
     @cached_property
-    def builder(self) -> PlacementProgram:
-        """Builds the programs of both phases."""
-        return PlacementProgram(self.instance.arrays, self.groups, self.levels, self.cards, self.move_budget)
+    def placeable(self) -> PlacementColumns:
+        """Where groups of equal pods may run."""
+        return PlacementColumns(self.instance.arrays, self.groups, self.levels, self.cards, self.move_budget)
+
+    @cached_property
+    def programs(self) -> StagePrograms:
+        """The integer programs of the unchanged statement."""
+        return StagePrograms(self.instance, self._by_pod, self._stated)
 
     @cached_property
     def bounds(self) -> Relaxation:
         """Bounds on admission and balance."""
-        return Relaxation(self.instance, self.builder)
+        return Relaxation(self.instance, self.placeable)
 
     def _formulate(self) -> LinearProgram:
         """Return the program of the option ``stage``."""
@@ -156,7 +167,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             offer(options, lambda: so_far(engine, MEASURES[self.balance], first()), often=often)
 
         kind = FairAdmitting if self.admission == "fair" else Admitting
-        return kind(self.builder, self.instance.name, self.bounds, engine, options, self.limits, better).run()
+        return kind(self, engine, options, better).run()
 
     def _balance_program(self) -> LinearProgram:
         """Return the program of phase 2 after solving phase 1; tangents of squares make its optimum exact."""
@@ -166,9 +177,10 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         if not first.proven:
             raise ModelError("phase 1 is not proven, so phase 2 is not settled; export stage=admission")
         measure, size = MEASURES[self.balance], len(self.instance.nodes)
-        phase = Balancing(self.instance, self.builder, measure, first.cluster, first.admitted)
-        name = f"{self.instance.name}: balance" + ("" if phase.settled() else ", a bound on it")
-        program = self.builder.balance(name, measure, first.admitted, phase.points)
+        phase = Balancing(self, first.cluster, first.admitted)
+        settled = phase.settled()
+        program = self.programs.balance(measure, phase.kept, phase.points)
+        program.name = f"{self.instance.name}: balance" + ("" if settled else ", a bound on it")
         # Scale the sum in percent to the measure itself, and a sum of squares to the variance.
         program.minimize(program.objective * (1.0 / (size if measure.curved else measure.total(SCALE, size))))
         return program
@@ -182,22 +194,26 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
 
     def _admission_program(self) -> LinearProgram:
         """Return phase 1 as one program; for fair admission, the program of the least share."""
-        program, x = self.builder.program(f"{self.instance.name}: admission")
-        if self.admission == "fair" and self.levels.weight:
-            program.maximize(least_shares(program, self.builder, x, 1))
-            return program
-        weights = np.array(self._weights())
-        program.maximize((self.builder.by_level(x) * weights).sum() if len(weights) else x.sum() * 0.0)
+        fair, levels = self.admission == "fair" and bool(self.levels.weight), self.levels
+        program = self.programs.program("admission fair 1" if fair else None, {})
+        program.name = f"{self.instance.name}: admission"
+        if not fair:
+            each = zip(self._weights(), levels.unit, self.unchanged_problem.objectives, strict=False)
+            value = np.zeros(program.column_count)
+            value = sum((o.cost(len(value)) * (w / float(unit)) for w, unit, o in each), value)
+            column = np.flatnonzero(value)
+            program.maximize(Expression(0 * column, column, value[column], np.zeros(1)))
         return program
 
     def _prepare(self) -> None:
         """Compute the pairs only; the phases build their programs on demand, which may be too large otherwise."""
-        _ = self.builder.pairs
+        _ = self.placeable.pairs
 
     def sizes(self) -> dict[str, int | str]:
-        """Sizes of the program over single nodes, which is not built if it is too large."""
-        if not self.as_stated and self.stage == "admission" and self.builder.columns > LARGEST:
-            return {"formulation": "integer program", "columns": self.builder.columns, "rows": "not built"}
+        """Sizes of the program over single pods and nodes, which is not built if it is too large."""
+        columns = self._by_pod.columns
+        if not self.as_stated and self.stage == "admission" and columns > LARGEST_STATEMENT:
+            return {"formulation": "integer program", "columns": columns, "rows": "not built"}
         return super().sizes()
 
     def _run(self, engine: EngineName, options: SolveOptions) -> PlacementRun:
@@ -242,20 +258,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             offer(options, lambda: so_far(engine, MEASURES[self.balance], found, bound, proof), often=often)
 
         better(first.cluster, 0.0, BalanceProof())
-        return Balancing(
-            self.instance,
-            self.builder,
-            MEASURES[self.balance],
-            first.cluster,
-            first.admitted,
-            engine,
-            options,
-            self.bounds,
-            absolute_gap=self.absolute_gap,
-            limits=limits,
-            until=until,
-            better=better,
-        )
+        return Balancing(self, first.cluster, first.admitted, engine, options, limits, until, better)
 
     def solve(
         self,
@@ -265,7 +268,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         report: Callable[[PlacementSolution], None] | None = None,
         **options: Any,
     ) -> PlacementSolution:
-        """Solve like `Model.solve`; ``optimal`` becomes ``feasible`` if the certificate cannot prove it.
+        """Solve like `Model.solve`; an optimum that the certificate cannot prove becomes ``feasible``.
+
+        A small instance is then solved as it is stated, with a proof of every objective.
 
         Parameters
         ----------
@@ -276,6 +281,14 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         certificate = found.certificate
         if found.status is not Status.OPTIMAL or certificate is None or certificate.claim != "feasible":
             return found
+        if self._found is None and self.programs.fits(SMALL):
+            stated = copy(self)
+            object.__setattr__(stated, "_found", found)
+            limit = options.get("time_limit_s")
+            left = {} if limit is None else {"time_limit_s": max(0.1, float(limit) - found.seconds.total)}
+            proven = stated.solve(engine, **{"max_steps": NODES} | options | left)
+            if proven.status is Status.OPTIMAL or UNPROVEN in proven.message:
+                return proven
         note = "the integer program finds this optimal, the certificate cannot prove it"
         message = "; ".join(part for part in (found.message, note) if part)
         found = replace(found, status=Status.FEASIBLE, message=message)
@@ -287,9 +300,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return ROWS
 
     @cached_property
-    def _by_pod(self) -> PlacementProgram:
+    def _by_pod(self) -> PlacementColumns:
         """The pairs of single pods and nodes."""
-        return replace(self.builder, groups=Groups.of_instance(self.instance, self.levels, apart=True))
+        return replace(self.placeable, groups=Groups.of_instance(self.instance, self.levels, apart=True))
 
     def state(self, p: Problem) -> None:
         """State the placement by pod, node and card.
@@ -301,6 +314,16 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         """
         self._state_with(p, ())
 
+    def _stated(self, points: Collection[tuple[int, Fraction]]) -> Problem:
+        """The unchanged problem, with further tangents: node, and distance from the mean in percent."""
+        from flowlex.models.problem import Problem
+
+        if not points:
+            return self.unchanged_problem
+        p = Problem(self.instance.name)
+        self._state_with(p, points)
+        return p
+
     def _state_with(self, p: Problem, points: Collection[tuple[int, Fraction]]) -> None:
         least = self.moves == "least"
         state(p, self.instance, self._by_pod, self.balance, fewest_moves=least, points=points)
@@ -311,18 +334,26 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         if self.balance != "deviation":
             return super()._run_statement(engine, options, start, certify)
         from flowlex.models.pods.methods.variance_tangents import with_tangents
-        from flowlex.models.problem import Problem
 
         self._check_engine(engine, options)
 
         def stated(points: Collection[tuple[int, Fraction]]) -> Problem:
-            if not points:
-                return self.problem
-            p = Problem(self.instance.name)
-            self._state_with(p, points)
-            return self._applied(p, self.all_changes)
+            return self._applied(self._stated(points), self.all_changes) if points else self.problem
 
-        return with_tangents(stated, self._own_rows, options, self._start_values(start), certify)
+        loads = None if self._found is None else self._found.loads
+        first = () if loads is None else touching((loads - loads.mean()) * SCALE)
+        return with_tangents(stated, self._own_rows, options, self._start_values(start), certify, first)
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether the statement itself is solved: also of a small instance, to prove what its search found."""
+        return self._found is not None or super().as_stated
+
+    @property
+    def method(self) -> str:
+        """How the model is solved, and why."""
+        by = "integer program, stage by stage: it proves what a search has found"
+        return super().method if self._found is None else by
 
     @property
     def _own_rows(self) -> list[str]:
@@ -332,7 +363,10 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         from flowlex.models.pods.methods.variance_tangents import with_squares
 
         squared = self.balance == "deviation" and found.numbers is not None
-        return super()._read(with_squares(found, self._own_rows) if squared else found)
+        solution = super()._read(with_squares(found, self._own_rows) if squared else found)
+        if self._found is None or solution.cluster is None:
+            return solution
+        return replace(solution, stages=self._stages(solution.cluster, solution.objective))
 
     def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
         """Under ``deviation`` the stage is the variance in squared percent, and the objective its root."""
@@ -354,13 +388,17 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         facts = self._facts(run) | {"gap": share_of(outcome.objective, outcome.bound)}
         if outcome.status.has_answer:
             assert cluster is not None
-            there = levels.total(cluster.node >= 0)
-            weighted = sum(weight * units for weight, units in zip(self._weights(), there, strict=True))
-            if self.admission == "fair" and levels.weight:
-                weighted = float(min(levels.shares(there)))
-            facts["stages"] = {"admission": weighted, "balance": outcome.objective}
+            facts["stages"] = self._stages(cluster, outcome.objective)
         proof = proof_document(self.instance, self.bounds, levels, first.prices, run.proof, MEASURES[self.balance])
         return self._solution(cluster, facts, first.most, proof)
+
+    def _stages(self, cluster: Cluster, objective: float | int | None) -> dict[str, Any]:
+        """Admission as one number: weighted, or the least share; and the balance."""
+        levels, there = self.levels, self.levels.total(cluster.node >= 0)
+        weighted = sum(weight * units for weight, units in zip(self._weights(), there, strict=True))
+        if self.admission == "fair" and levels.weight:
+            weighted = float(min(levels.shares(there)))
+        return {"admission": weighted, "balance": objective}
 
     def _solution(
         self,

@@ -27,7 +27,7 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.model_base import ModelError
 from flowlex.models.pods.problem.balance_measures import SCALE, Balance
 from flowlex.models.pods.problem.group_rules import in_domains, limits_of
-from flowlex.models.pods.problem.integer_program import PlacementProgram, partition
+from flowlex.models.pods.problem.placement_columns import PlacementColumns, partition
 
 if TYPE_CHECKING:
     from flowlex.formulations.language.expressions import Expression
@@ -49,27 +49,29 @@ _READINGS = {
     "equal": "used shares of the node, equally weighted",
     "cluster": "used shares of the cluster, weighted by the node's shares of it, normalised",
 }
+#: Rows of the balance.
+BALANCE_ROWS = ("largest", "mean", "above", "below", "distance", "tangent")
 #: Rows that no change may drop, and why.
 NEEDED = {
     "pod": "a pod would run more than once",
     "running": "a running pod stops only at a price; give it a preempt_cost instead",
     "card_link": "GPU pods would run without their cards",
     "card_distinct": "a pod would use one card several times",
-    **dict.fromkeys(("largest", "mean", "above", "below", "distance", "tangent"), "the balance would have no meaning"),
+    **dict.fromkeys(BALANCE_ROWS, "the balance would have no meaning"),
     "count": "numbers of equal pods would have no meaning",
     "fair": "shares would have no meaning",
 }
-#: Names of all rows, in some variant; the last ones are in exported programs only.
+#: Names of all rows, in some variant.
 ROWS = frozenset(
     {*NEEDED, "cpu", "memory", "card", "gpu", "compute", "move_budget", "gang", "gang_whole", "spread", "skew"}
-    | {"emptiest", "quota", "resource", "share", "admitted"}
+    | {"emptiest", "quota", "resource"}
 )
 
 
 def state(
     p: Problem,
     instance: PodInstance,
-    builder: PlacementProgram,
+    placeable: PlacementColumns,
     balance: Balance,
     *,
     fewest_moves: bool,
@@ -83,7 +85,7 @@ def state(
         The problem to state.
     instance
         Nodes, pods and rules.
-    builder
+    placeable
         Says where each single pod may run, and its level.
     balance
         The measure; the variance in squared percent under ``deviation``.
@@ -98,19 +100,21 @@ def state(
         The instance is too large, or its numbers have too many digits.
     """
     exact, rules = instance.arrays.exact, instance.arrays.rules
-    if builder.columns > LARGEST_STATEMENT:
+    if placeable.columns > LARGEST_STATEMENT:
         raise ModelError(
-            f"a changed pod placement is stated by pod, node and card: {builder.columns} columns, at most "
+            f"a changed pod placement is stated by pod, node and card: {placeable.columns} columns, at most "
             f"{LARGEST_STATEMENT}; change a smaller instance, or restrict pods by node_labels"
         )
     sides = (exact.node, exact.card, rules.capacity, rules.base)
     if exact.rounded or max(exact.whole, *(each.max(initial=0) for each in sides)) > _EXACT:
         raise ModelError("sizes of pods and nodes have no common unit that is exact; write fewer digits")
-    for k in np.setdiff1d(np.flatnonzero(instance.arrays.stays), builder.groups.first[builder.pairs[0]])[:1].tolist():
+    for k in np.setdiff1d(np.flatnonzero(instance.arrays.stays), placeable.groups.first[placeable.pairs[0]])[
+        :1
+    ].tolist():
         raise ModelError(f"pod {instance.pods[k].name!r} must go on running, but does not fit any node it may use")
-    stated = _Placing(p, instance, builder, points if balance == "deviation" else None)
+    stated = _Placing(p, instance, placeable, points if balance == "deviation" else None)
     stated.nodes()
-    stated.cards() if builder.cards else stated.gpus()
+    stated.cards() if placeable.cards else stated.gpus()
     moved = stated.moves()
     stated.limits()
     stated.gangs()
@@ -139,13 +143,13 @@ class _Placing:
         self,
         p: Problem,
         instance: PodInstance,
-        builder: PlacementProgram,
+        placeable: PlacementColumns,
         points: Collection[tuple[int, Fraction]] | None,
     ) -> None:
         pods, nodes, view = instance.pods, instance.nodes, instance.arrays
-        self.p, self.instance, self.builder, self.view = p, instance, builder, view
-        group, self.at = builder.pairs
-        self.of: Integers = builder.groups.first[group]  # pod of each x
+        self.p, self.instance, self.placeable, self.view = p, instance, placeable, view
+        group, self.at = placeable.pairs
+        self.of: Integers = placeable.groups.first[group]  # pod of each x
         self.pod_names, self.node_names = [pod.name for pod in pods], [node.name for node in nodes]
         like, first, many = partition(each.model_dump_json(exclude={"name", "created_s"}) for each in pods)
         self.like: Integers = np.where(many[like] > 1, first[like], -1)  # the first of several equal pods
@@ -166,14 +170,14 @@ class _Placing:
             name = f"node_{key}" if key in _OWN else key
             self.node_labels[name] = [node.labels.get(key, "") for node in nodes]
         more: dict[str, list[Any]] = {
-            "card": list(range(int(view.cards.max(initial=0)) if builder.cards else 0)),
+            "card": list(range(int(view.cards.max(initial=0)) if placeable.cards else 0)),
             "queue": [queue.name for queue in instance.queues],
             "gang": [gang.name for gang in instance.gangs],
             "resource": ["gpus", "cpu_cores", "memory_gb", "pods", *(each.name for each in instance.resources)],
             "spread": [spread.name for spread in instance.spreads],
             "domain": [d for d, r in zip(self.domains[1], rules.of.tolist(), strict=True) if not self.quota[r]],
             "like": [pods[q].name for q in np.unique(self.like[self.like >= 0]).tolist()],
-            "rank": list(range(1, len(builder.levels.weight) + 1)),
+            "rank": list(range(1, len(placeable.levels.weight) + 1)),
             "at": [str(at) for _, at in self.points],
         }
         said = {"like": "equal pods, by the first of them", "at": "tangents", "domain": "domains of rules"}
@@ -245,7 +249,7 @@ class _Placing:
     def cards(self) -> None:
         """GPU memory and compute of cards; a GPU pod gets as many different cards as it asks for."""
         p, x, view, exact = self.p, self.x, self.view, self.view.exact
-        pair, card = self.builder.card_slots
+        pair, card = self.placeable.card_slots
         if not len(pair):
             return
         pod, node = self.of[pair], self.at[pair]
@@ -262,8 +266,8 @@ class _Placing:
             p.constrain("compute", (y * part).sum(by=["node", "card"]) <= 1, words="compute of a card")
         many, used = self._data("k", view.gpu_cards, "pod", "cards that a pod uses"), y.sum(by=["pod", "node"])
         p.constrain("card_link", used == x.reindex(used) * many, words="a GPU pod gets its cards")
-        if self.builder.several.any():
-            several = [self.pod_names[k] for k in np.unique(pod[self.builder.several]).tolist()]
+        if self.placeable.several.any():
+            several = [self.pod_names[k] for k in np.unique(pod[self.placeable.several]).tolist()]
             p.constrain("card_distinct", y.sel(pod=several) <= x, words="each of them once")
 
     def gpus(self) -> None:
@@ -281,14 +285,14 @@ class _Placing:
 
     def moves(self) -> Expression | None:
         """The cost of moves, within the budget; None if no running pod may move."""
-        builder, away = self.builder, np.flatnonzero(self.builder.moved)
+        placeable, away = self.placeable, np.flatnonzero(self.placeable.moved)
         if not len(away):
             return None
-        some, unit = self._at(away), builder.move_unit
+        some, unit = self._at(away), placeable.move_unit
         cost = np.rint(self.view.move_cost[self.of[away]] * unit).astype(np.int64)
         price = self._data("b", cost, some, "cost of moving a pod", "", Fraction(1, unit))
         moved = (self.x.reindex(some) * price).sum()
-        self.p.constrain("move_budget", moved <= rational(builder.move_budget), words="moves are limited")
+        self.p.constrain("move_budget", moved <= rational(placeable.move_budget), words="moves are limited")
         return moved
 
     # ---- rules of groups
@@ -395,7 +399,7 @@ class _Placing:
 
     def admission(self) -> None:
         """Maximise the value of each level; for fair admission the sums of the 1, 2, ... least shares first."""
-        levels = self.builder.levels
+        levels = self.placeable.levels
         queues = [str(key).removeprefix("queue ") for key in levels.keys[: len(levels.weight)]]
         if queues:
             self._least_shares(queues)
@@ -407,7 +411,7 @@ class _Placing:
 
     def _least_shares(self, queues: list[str]) -> None:
         """Sums of the least shares of queues, in multiples of a common unit so that they are integral (Ogryczak)."""
-        p, levels = self.p, self.builder.levels
+        p, levels = self.p, self.placeable.levels
         step = [unit / weight for unit, weight in zip(levels.unit, levels.weight, strict=False)]
         start = levels.shares([0] * len(queues))
         whole = math.lcm(*(each.denominator for each in (*step, *start)))

@@ -10,7 +10,7 @@ The constraints are those of pod placement with a move budget; a card is idle if
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,10 +20,7 @@ from flowlex.formulations.solver_outcome import SolveOptions
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster, packed_running
-from flowlex.models.pods.problem.integer_program import Groups
-
-#: Largest number of pairs (pod, node); with more pods, only those on cards with the fewest pods may move.
-_PAIRS = 200_000
+from flowlex.models.pods.statement import LARGEST_STATEMENT
 
 
 @dataclass(frozen=True)
@@ -69,11 +66,10 @@ def defragment(
         return Defragmentation((), before, before, bound, start)
     pods = tuple(pod if p in chosen else pod.model_copy(update={"move_cost": None}) for p, pod in enumerate(running))
     instance = instance.model_copy(update={"pods": pods})
-    model = PodPlacement(instance, move_budget=float(moves))
-    builder = replace(model.builder, groups=Groups.of_instance(instance, model.levels, apart=True))
-    program, _ = builder.program("defragmentation")
-    pair, card = builder.card_slots
-    pod, node = builder.groups.first[builder.pairs[0][pair]], builder.pairs[1][pair]
+    programs = PodPlacement(instance, move_budget=float(moves), balance="max_load").programs
+    program = programs.program(None, {})
+    (pods_of_x, nodes_of_x), (pair, card) = programs.columns.pairs, programs.columns.card_slots
+    pod, node = pods_of_x[pair], nodes_of_x[pair]
     exact, size = instance.arrays.exact, int(instance.arrays.cards.sum())
     idle = program.variables("idle", size, upper=1.0, integer=True)
     need = exact.gpu[pod, node] / exact.card[node]
@@ -83,7 +79,7 @@ def defragment(
     found = solve(program, "highs", SolveOptions(time_limit_s=time_limit_s, seed=seed))
     if found.bound is not None and everyone and math.isfinite(found.bound):
         bound = min(bound, math.floor(found.bound + 1e-6))
-    cluster = None if found.values is None else builder.expand(found.values)
+    cluster = None if found.values is None else programs.placement(program, found.values)
     if cluster is None or _idle(cluster) <= before:
         return Defragmentation((), before, before, max(before, bound), start)
     return Defragmentation(_moves(instance, cluster), before, _idle(cluster), max(_idle(cluster), bound), cluster)
@@ -118,7 +114,9 @@ def _movable(instance: PodInstance, start: Cluster) -> tuple[set[int], bool]:
         for p in pods:
             least[p] = min(least.get(p, len(pods)), len(pods))
     ranked = sorted((p for p in least if instance.pods[p].move_cost is not None), key=lambda p: (least[p], p))
-    kept = ranked[: max(1, _PAIRS // len(instance.nodes))]
+    each = int((1 + start.view.cards).sum())  # columns of a pod that may move
+    stay = sum(1 + int(start.view.cards[n]) for n in start.node.tolist())
+    kept = ranked[: max(1, (LARGEST_STATEMENT - stay) // each)]  # those on cards with the fewest pods
     return set(kept), len(kept) == len(ranked)
 
 

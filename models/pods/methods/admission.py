@@ -3,13 +3,14 @@
 Without ruin and recreate 96.34 instead of 96.86 % of all GPUs are used in hindsight (`benchmarks/openb.py`, seed 42).
 Every policy of `flowlex.models.pods.methods.placement_policies` places the pods once, so no baseline admits more. Ruin
 and recreate improves the best placement. Prices of node classes bound how many more pods there can be. If the program
-over single nodes is small, it closes the remaining gap.
+over single nodes is small, the statement closes the remaining gap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,15 +18,16 @@ import numpy as np
 from flowlex.formulations.engines import solve
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
+from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.methods.column_generation import most_by_patterns
 from flowlex.models.pods.methods.gang_bounds import gangs_out, largest_sum
 from flowlex.models.pods.methods.placement_policies import EVEN, POLICIES, Placing, in_order, place_by, tied
-from flowlex.models.pods.methods.price_relaxation import Prices, Relaxation
+from flowlex.models.pods.methods.price_relaxation import Prices
 from flowlex.models.pods.methods.search_state import SearchState
 from flowlex.models.pods.problem.cluster import Cluster, running_cluster
 
 if TYPE_CHECKING:
-    from flowlex.models.pods.problem.integer_program import PlacementProgram
+    from flowlex.models.pods.model import PodPlacement
 
 #: Share of a time limit that admission may use.
 _SHARE = 0.6
@@ -37,6 +39,8 @@ _STEPS_PER_POD, _LEAST_STEPS, _MOST_STEPS, _BATCH = 300, 5_000, 500_000, 10_000
 _STALE = 50_000
 #: Largest number of columns (pod on node) for which patterns and the integer program replace the slower search.
 _TINY = 150
+#: Largest number of columns of the statement, by single pods, for its integer programs.
+STATED = 10_000
 #: Nodes of the search tree of one integer program.
 NODES = 3_000
 
@@ -45,10 +49,10 @@ NODES = 3_000
 class SearchLimits:
     """Limits of sizes and counted steps, independent of time."""
 
-    # Largest number of columns (pod on node) for which an integer program closes the gap of admission
+    # Largest number of columns (pod on node) for which patterns bound admission and the statement closes its gap
     admission: int = 4_000
     admitted_kinds: int = 400  # largest number of kinds of pods for which admission uses node patterns
-    # Largest number of columns (pod on node) for which an integer program balances loads; beyond, node patterns do
+    # Largest number of columns (pod on node) for which the statement balances loads; beyond, node patterns do
     direct: int = 150
     # Largest number of kinds of pods for which node patterns bound the balance; beyond, only the relaxation does
     kinds: int = 400
@@ -95,26 +99,24 @@ def remaining(options: SolveOptions, until: float | None, steps: int = NODES) ->
 class Admitting:
     """One run of phase 1."""
 
-    builder: PlacementProgram
-    name: str
-    bounds: Relaxation
+    model: PodPlacement
     engine: EngineName
     options: SolveOptions
-    limits: SearchLimits
     # Callback for intermediate solutions, called with ``often`` in loops
     better: Callable[..., None] = lambda first, *, often=False: None
 
     def __post_init__(self) -> None:
-        builder, options = self.builder, self.options
-        self.view, self.levels = builder.view, builder.levels
+        model, options = self.model, self.options
+        self.placeable, self.levels, self.limits = model.placeable, model.levels, model.limits
+        self.view: PodArrays = model.instance.arrays
         self.until = None if options.time_limit_s is None else processor_seconds() + _SHARE * options.time_limit_s
-        groups = builder.groups
-        placeable = np.zeros(len(groups.count), bool)
-        placeable[builder.pairs[0]] = True
-        self.can = placeable[groups.of] & (self.levels.of >= 0)
+        groups = self.placeable.groups
+        able = np.zeros(len(groups.count), bool)
+        able[self.placeable.pairs[0]] = True
+        self.can = able[groups.of] & (self.levels.of >= 0)
         gang = self.view.rules.gang
-        self.can &= ~((gang >= 0) & np.isin(gang, gang[~placeable[groups.of]]))  # all or none
-        self.can &= ~gangs_out(self.view, cards=builder.cards)
+        self.can &= ~((gang >= 0) & np.isin(gang, gang[~able[groups.of]]))  # all or none
+        self.can &= ~gangs_out(self.view, cards=self.placeable.cards)
         self.wanted: tuple[int, ...] = self.levels.total(self.can)
         self.prices: dict[int, Prices] = {}
 
@@ -125,8 +127,8 @@ class Admitting:
 
     @property
     def small(self) -> bool:
-        """Whether the integer program over nodes is small enough to be solved."""
-        return self.builder.columns <= self.limits.admission
+        """Whether patterns bound admission, and the statement closes its gap where it is small enough, too."""
+        return self.placeable.columns <= self.limits.admission
 
     def count(self, cluster: Cluster) -> tuple[int, ...]:
         """Worth of the pods placed of each level, the most important first."""
@@ -134,16 +136,16 @@ class Admitting:
 
     def run(self) -> Admission:
         """Place, improve and bound, then close the remaining gap."""
-        start = running_cluster(self.view, cards=self.builder.cards, all_of_it=False)
+        start = running_cluster(self.view, cards=self.placeable.cards, all_of_it=False)
         best = None if start is None else self._first(start)
         most = list(self.wanted)
         if best is not None:
             self.better(lambda: self._result(best, most))
             found = self.count(best)
             most = self._bound(found)
-            kinds = len(self.builder.groups.count)  # with many different pods, patterns do not help
+            kinds = len(self.placeable.groups.count)  # with many different pods, patterns do not help
             patterned = not self.small and 2 * kinds <= len(self.view.cpu) and kinds <= self.limits.admitted_kinds
-            at_once = patterned or self.builder.columns <= min(_TINY, self.limits.admission)
+            at_once = patterned or self.placeable.columns <= min(_TINY, self.limits.admission)
             if found != tuple(most) and not (self.late or at_once):
                 best = self._improve(best, most)
                 self.better(lambda: self._result(best, list(self.wanted), {}))
@@ -151,7 +153,7 @@ class Admitting:
                     most = self._bound(self.count(best))
             if self.count(best) != tuple(most) and (self.small or patterned):
                 return self._exactly(best, most)
-        elif self.small:
+        elif self.small and self.model.programs.fits(STATED):
             return self._exactly(best, most)
         if best is None:
             message = "the running pods do not pack on their cards in falling order of size, and there are too many "
@@ -183,7 +185,7 @@ class Admitting:
         for level, (number, wanted) in enumerate(zip(found, self.wanted, strict=True)):
             self.prices.pop(level, None)
             if number < wanted:
-                prices = self.bounds.most(level, found[:level], remaining(self.options, None, 10**7))
+                prices = self.model.bounds.most(level, found[:level], remaining(self.options, None, 10**7))
                 if prices is not None:
                     self.prices[level] = prices
                     on = self.can & (self.levels.of == level)
@@ -226,28 +228,24 @@ class Admitting:
         return state.cluster(cluster)
 
     def _exactly(self, cluster: Cluster | None, most: list[int]) -> Admission:
-        """Close the gap level by level with node patterns, then, for small programs, with the integer program."""
-        builder, large, kept, shown = self.builder, not self.small, list[int](), dict[int, Prices]()
+        """Close the gap level by level with node patterns, then, for small programs, with the statement."""
+        large, kept, shown = not self.small, list[int](), dict[int, Prices]()
         for k in range(len(self.levels.keys)):
             before = cluster
             if cluster is not None and self.count(cluster)[k] < most[k] and not (large and self.late):
                 at, enough, until = cluster.node, self.count(cluster)[k], self.until if large else None
                 prices, better = most_by_patterns(
-                    self.bounds.instance, builder, k, kept, at, enough, large=large, until=until
+                    self.model.instance, self.placeable, k, kept, at, enough, large=large, until=until
                 )
                 if prices is not None and prices.most < most[k]:
                     shown[k], most[k] = prices, max(self.count(cluster)[k], prices.most)
                 if better is not None and self.count(better)[: k + 1] > self.count(cluster)[: k + 1]:
                     cluster = better
             found = -1 if cluster is None else self.count(cluster)[k]
-            if found < most[k] and not large:
-                program, x = builder.program(self.name)
-                if kept:
-                    builder.keep(program, x, kept)
-                program.maximize(builder.by_level(x)[[k]])
-                outcome = solve(program, self.engine, remaining(self.options, self.until))
-                if outcome.values is not None and round(float(outcome.objective or 0)) > found:
-                    cluster = builder.expand(outcome.values) or cluster
+            if found < most[k] and not large and self.model.programs.fits(STATED):
+                outcome, better = self._stated(f"admission {self.levels.keys[k]}", kept, 1 / self.levels.unit[k])
+                if better is not None and self.count(better)[: k + 1] > (*kept, found):
+                    cluster = better
                 if cluster is None:
                     return Admission(failed=outcome)
                 bound = most[k] if outcome.bound is None else int(np.floor(min(float(outcome.bound), most[k]) + 1e-6))
@@ -259,10 +257,18 @@ class Admitting:
                 most[k + 1 :] = self._bound(self.count(cluster))[k + 1 :]
             kept.append(self.count(cluster)[k])
         if cluster is None:  # there is nothing to place, but running pods must be packed
-            program, x = builder.program(self.name)
-            program.minimize(x.sum() * 0.0)
-            outcome = solve(program, self.engine, remaining(self.options, self.until))
-            cluster = None if outcome.values is None else builder.expand(outcome.values)
+            outcome, cluster = self._stated(None, ())
             if cluster is None:
                 return Admission(failed=outcome)
         return self._result(cluster, most, self.prices | shown)
+
+    def _stated(
+        self, objective: str | None, kept: Sequence[int], scale: Fraction = Fraction(1)
+    ) -> tuple[Outcome, Cluster | None]:
+        """Solve the program of an objective, multiplied by ``scale``; ``kept``: values of the first levels."""
+        program = self.model.programs.program(objective, self.levels.stages(kept))
+        if objective is not None:
+            program.maximize(program.objective * float(scale))
+        outcome = solve(program, self.engine, remaining(self.options, self.until))
+        found = None if outcome.values is None else self.model.programs.placement(program, outcome.values)
+        return outcome, found

@@ -7,7 +7,9 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,17 +17,18 @@ from flowlex.formulations.engines import solve
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
-from flowlex.instances.pods import PodArrays, PodInstance
+from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.methods.admission import NODES, SearchLimits, remaining
 from flowlex.models.pods.methods.annealing import Annealing
 from flowlex.models.pods.methods.column_generation import Columns, PodPrices, filled
-from flowlex.models.pods.methods.price_relaxation import Prices, Relaxation
-from flowlex.models.pods.problem.balance_measures import SCALE, Measure, to_measure, to_objective
+from flowlex.models.pods.methods.price_relaxation import Prices
+from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, to_measure, to_objective
 from flowlex.models.pods.problem.cluster import Cluster, stays
-from flowlex.models.pods.problem.integer_program import PlacementProgram
 from flowlex.models.pods.problem.node_and_pod_classes import Demand
-from flowlex.models.pods.statement import TANGENTS
-from flowlex.validation.restated.pods.enumeration import enumerable
+from flowlex.models.pods.statement import LARGEST_STATEMENT, TANGENTS
+
+if TYPE_CHECKING:
+    from flowlex.models.pods.model import PodPlacement
 
 #: Largest difference of value and bound, as a fraction of a node's capacity, that counts as zero.
 PROVEN = 1e-6
@@ -41,10 +44,13 @@ _REFUTED = 1e-4
 _FRUITLESS = 2
 #: Share of the time left for a longer annealing run, where the limit of steps cuts runs short.
 _LONGER_SHARE = 0.6
+#: Most placements, before any exclusion, for which the statement balances loads that no rule restricts.
+_PLACEMENTS = 2e7
 #: Rounds of adding tangents.
 MAX_ROUNDS = 40
-#: Largest number of columns for which an exported program of phase 2 gets exact tangents.
-_EXPORTED = 1_500
+#: Largest number of columns of the statement that balances loads, as a multiple of `SearchLimits.direct`, and for which
+#: an exported program of phase 2 gets exact tangents.
+_STATED, _EXPORTED = 10, 1_500
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,22 +85,21 @@ class Balancing:
     ``better``: callback for intermediate clusters and bounds, called with ``often`` in loops.
     """
 
-    instance: PodInstance
-    builder: PlacementProgram
-    measure: Measure
+    model: PodPlacement
     best: Cluster
     admitted: Sequence[int]
     engine: EngineName = "highs"
     options: SolveOptions = field(default_factory=SolveOptions)
-    relaxation: Relaxation | None = None
-    absolute_gap: float = 0.0
     limits: SearchLimits = field(default_factory=SearchLimits)
     until: float | None = None
     better: Callable[..., None] = lambda cluster, bound, proof, *, often=False: None
 
     def __post_init__(self) -> None:
-        self.size = len(self.instance.nodes)
-        self.bound, self.points = 0.0, tangents(self.size)
+        model = self.model
+        self.instance, self.placeable, self.programs = model.instance, model.placeable, model.programs
+        self.measure, self.absolute_gap = MEASURES[model.balance], model.absolute_gap
+        self.size: int = len(self.instance.nodes)
+        self.bound, self.points = 0.0, list[Floats]()  # distances from the mean where tangents touch, in percent
         self.iterations, self.started = 0, time.perf_counter()
         self.pace = 0.0  # processor seconds of one run of the search
         self.proof = BalanceProof()
@@ -135,10 +140,11 @@ class Balancing:
         points = self._relax()
         self._decompose(points)
         self._lengthen()
-        view = self.builder.view  # patterns ignore rules and the cards of running pods
-        ruled = len(view.rules.what) > 0 or (self.builder.cards and view.home_cards.any())
-        small = len(self.builder.pairs[0]) <= self.limits.direct and (ruled or enumerable(self.instance))
-        if small and not self.closed and not self.late:
+        view = self.placeable.view  # patterns ignore rules and the cards of running pods
+        ruled = len(view.rules.what) > 0 or (self.placeable.cards and view.home_cards.any())
+        few = len(self.instance.pods) * math.log(self.size + 1) <= math.log(_PLACEMENTS)
+        small = len(self.placeable.pairs[0]) <= self.limits.direct and (ruled or few)
+        if small and not self.closed and not self.late and self.programs.fits(_STATED * self.limits.direct):
             self._offer(self.best)
             self._rounds()
         value = self.value
@@ -166,14 +172,14 @@ class Balancing:
         if not self.measure.curved:
             return True
         self._offer(self._even()[0])
-        if len(self.builder.pairs[0]) <= _EXPORTED:
+        if self.programs.fits(_EXPORTED):
             self._rounds()
         return self.closed
 
     @property
     def annealing(self) -> Annealing:
         """The search."""
-        return Annealing(self.options.seed, self.steps, self.builder.move_budget, self.until)
+        return Annealing(self.options.seed, self.steps, self.placeable.move_budget, self.until)
 
     def _even(self, *, longer: bool = True) -> list[Cluster]:
         enough = max(self.bound + max(PROVEN, self.absolute_gap), self.bound / max(1e-9, 1 - self.options.gap))
@@ -206,11 +212,11 @@ class Balancing:
 
     def _decompose(self, points: list[Floats]) -> None:
         """Anneal, and close the gap to the relaxation by node patterns."""
-        demand = Demand.of_program(self.instance, self.builder, self.admitted)
+        demand = Demand.of_program(self.instance, self.placeable, self.admitted)
         if not len(demand.pod):
             return
         unpriced = len(demand.pod) > self.limits.kinds  # otherwise patterns find more than a long annealing run
-        evened_exactly = len(self.builder.pairs[0]) <= self.limits.direct  # by the integer program that follows
+        evened_exactly = len(self.placeable.pairs[0]) <= self.limits.direct  # by the integer program that follows
         found = self._even(longer=unpriced or (not evened_exactly and self.steps < self.limits.most))
         self.best = found[0]
         self.better(self.best, self.bound, self.proof)
@@ -229,11 +235,10 @@ class Balancing:
 
     def _relax(self) -> list[Floats]:
         """Bound by the linear program over node classes; return the tangents."""
-        assert self.relaxation is not None
-        count = self.relaxation.classes.count
+        count = self.model.bounds.classes.count
         points = tangents(len(count))
         for _ in range(MAX_ROUNDS):
-            found = self.relaxation.even(self.measure, self.admitted, points, self._options(integer=False))
+            found = self.model.bounds.even(self.measure, self.admitted, points, self._options(integer=False))
             if found is None:
                 break
             prices, at = found
@@ -249,9 +254,8 @@ class Balancing:
     def _means(self, points: list[Floats]) -> tuple[tuple[float, float], tuple[tuple[float, float, Prices], ...]]:
         """Interval of the mean load of all placements at least as balanced as the best, with the proof of its ends."""
         limit, means, outside = to_objective(self.value + PROVEN, self.measure, self.size), [0.0, 1.0], []
-        for largest in (False, True) if self.relaxation is not None and self.measure.centred else ():
-            assert self.relaxation is not None
-            found = self.relaxation.end_of_means(
+        for largest in (False, True) if self.measure.centred else ():
+            found = self.model.bounds.end_of_means(
                 self.measure, self.admitted, points, limit, self._options(integer=False), largest=largest
             )
             end = -1.0 if found is None else found[0] / SCALE + (1e-6 if largest else -1e-6)  # solver's tolerance
@@ -260,18 +264,23 @@ class Balancing:
                 outside.append((end, 1.0, found[1]) if largest else (0.0, end, found[1]))
         return (means[0], means[1]), tuple(outside)
 
+    @property
+    def kept(self) -> dict[str, Fraction]:
+        """Values of the objectives of admission in the statement."""
+        return self.placeable.levels.stages(self.admitted)
+
     def _rounds(self) -> None:
         """Solve the program and add tangents at its solution, until there is no progress or the gap is closed."""
         for _ in range(MAX_ROUNDS):
             limit = to_objective(self.value + PROVEN, self.measure, self.size)
-            program = self.builder.balance(self.instance.name, self.measure, self.admitted, self.points, at_most=limit)
+            program = self.programs.balance(self.measure, self.kept, self.points, limit)
             outcome = solve(program, self.engine, self._options(integer=True))
             self.iterations, before = self.iterations + outcome.iterations, self.bound
             if outcome.bound is not None and math.isfinite(outcome.bound):
                 self.bound = max(self.bound, to_measure(float(outcome.bound), self.measure, self.size))
             elif outcome.status is Status.INFEASIBLE:
                 self.bound = self.value  # no placement is better than the best one
-            cluster = None if outcome.values is None else self.builder.expand(outcome.values)
+            cluster = None if outcome.values is None else self.programs.placement(program, outcome.values)
             if cluster is not None:
                 self._offer(cluster)
             still = outcome.status is not Status.OPTIMAL and self.bound - before <= 1e-3 * self.bound
@@ -292,19 +301,19 @@ class Balancing:
 
         At a time limit, the best known placement is returned, and the message states the proven bound.
         """
-        view, builder = self.builder.view, self.builder
+        view, moved = self.placeable.view, self.programs.columns.moved
         best, cost, bound = found.cluster, move_cost_of(view, found.cluster.node), 0.0
         value = float(found.outcome.objective or 0.0)
         limit = to_objective(value + 0.9 * PROVEN, self.measure, self.size)
         self.points.append(SCALE * (best.loads - best.loads.mean()))
-        for _ in range(MAX_ROUNDS if cost else 0):
-            program = builder.balance(self.instance.name, self.measure, self.admitted, self.points, at_most=limit)
-            price = view.move_cost[builder.groups.first[builder.pairs[0][builder.moved]]]
-            program.minimize((program.variable("x")[builder.moved] * price).sum())
+        for _ in range(MAX_ROUNDS if cost and self.programs.fits(LARGEST_STATEMENT) else 0):
+            program = self.programs.balance(self.measure, self.kept, self.points, limit)
+            price = view.move_cost[self.programs.columns.pairs[0][moved]]  # a group is a single pod there
+            program.minimize((program.variable("x")[moved] * price).sum())
             outcome = solve(program, self.engine, remaining(self.options, self.until))
             if outcome.bound is not None and math.isfinite(outcome.bound):
                 bound = max(bound, float(outcome.bound))
-            cluster = None if outcome.values is None else builder.expand(outcome.values)
+            cluster = None if outcome.values is None else self.programs.placement(program, outcome.values)
             if cluster is None:
                 break
             if self.measure.value(cluster.loads) <= value + PROVEN:
@@ -355,13 +364,13 @@ class GapSearch:
         self.phase, self.demand, self.means, self.measure = phase, demand, means, phase.measure
         self.best, self.bound, self.proof = clusters[0], phase.bound, tuple[PodPrices, ...]()
         self.gap = max(phase.options.gap, phase.absolute_gap / max(phase.value, PROVEN))
-        budget, limits = phase.builder.move_budget, phase.limits
-        self.fixed: Integers = stays(phase.builder.view, budget)
+        budget, limits = phase.placeable.move_budget, phase.limits
+        self.fixed: Integers = stays(phase.placeable.view, budget)
         self.size: int = phase.size
         self.mean: float = float(self.best.loads.mean())
         self.scale: float = max(self.value if self.measure.centred else 0.1 * self.value, PROVEN)
         self.columns: Columns = Columns(
-            phase.builder.view,
+            phase.placeable.view,
             demand,
             cards=self.best.cards,
             measure=self.measure,
@@ -480,7 +489,7 @@ class GapSearch:
         chosen = self.columns.whole(mean, cap, 1e-4)
         if chosen is None:
             return False
-        cluster = filled(self.phase.builder.view, self.demand.assign(chosen, self.fixed), cards=self.best.cards)
+        cluster = filled(self.phase.placeable.view, self.demand.assign(chosen, self.fixed), cards=self.best.cards)
         if cluster is None:
             return False
         mild = self.phase.annealing.once(cluster, self.measure, times=0.25, heat=1e-4)

@@ -37,8 +37,8 @@ from flowlex.models.pods.methods.price_relaxation import Prices
 from flowlex.models.pods.problem.balance_measures import MEASURES, Measure
 from flowlex.models.pods.problem.cluster import Cluster, stays
 from flowlex.models.pods.problem.group_rules import broken_rules
-from flowlex.models.pods.problem.integer_program import PlacementProgram
 from flowlex.models.pods.problem.node_and_pod_classes import Demand
+from flowlex.models.pods.problem.placement_columns import PlacementColumns
 
 #: Penalty for violating rows other than those of groups, in units of the scaled objective per node.
 _PENALTY = 1e3
@@ -362,7 +362,7 @@ class _Worths(Columns):
 
 def most_by_patterns(
     instance: PodInstance,
-    builder: PlacementProgram,
+    placeable: PlacementColumns,
     level: int,
     kept: Sequence[int],
     node: Integers,
@@ -380,9 +380,9 @@ def most_by_patterns(
     - ``large``: whether to search only a placement, because there are too many patterns for a bound.
     - ``until``: processor time at which to stop.
     """
-    levels = builder.levels
+    levels = placeable.levels
     only = [*kept, *[0] * (len(levels.keys) - level)]
-    demand = Demand.of_program(instance, builder, only)
+    demand = Demand.of_program(instance, placeable, only)
     if not len(demand.pod):
         return None, None
     loose, of = demand.least < demand.most, levels.of[demand.pod]
@@ -390,7 +390,7 @@ def most_by_patterns(
     most = np.where(loose & (of > level), 0, demand.most)
     demand = replace(demand, most=most, quota=quota)
     measure = MEASURES["max_load"]
-    columns = _Worths(instance.arrays, demand, builder.cards, measure, builder.move_budget, until=until)
+    columns = _Worths(instance.arrays, demand, placeable.cards, measure, placeable.move_budget, until=until)
     columns.worth = np.where(loose & (of == level), levels.worth[demand.pod], 0).astype(np.float64)
     columns.learn(np.where(levels.of > level, -1, node))
     chosen, value = None, float(enough)
@@ -402,8 +402,8 @@ def most_by_patterns(
             chosen, value = better, found_value
         if -proof.bound < value + 1:
             break
-    fixed = stays(instance.arrays, builder.move_budget)
-    found = None if chosen is None else filled(instance.arrays, demand.assign(chosen, fixed), cards=builder.cards)
+    fixed = stays(instance.arrays, placeable.move_budget)
+    found = None if chosen is None else filled(instance.arrays, demand.assign(chosen, fixed), cards=placeable.cards)
     if not np.isfinite(proof.bound):
         return None, found
     stated = columns.stated(proof, -np.inf, np.inf)

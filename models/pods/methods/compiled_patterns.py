@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from flowlex.formulations.deferred_compilation import njit
+from flowlex.models.pods.problem.balance_measures import DEVIATION, LARGEST, MEAN_ABSOLUTE
 
 EPSILON = 1e-9
-DEVIATION, MEAN_ABSOLUTE, LARGEST = 0, 1, 2
 #: Largest number of steps to pack cards (then a packing counts as possible), and of the subgradient method.
 _PACKING, _PRICING = 2_000, 300
 
@@ -93,38 +93,6 @@ def pack(need, many, counts, held, held_many, order, cards, size):
 
 
 @njit(cache=True)
-def fit_into(shape, left):
-    """Number of pods of a shape (6,) that fit into ``left`` (cores, memory, GPU memory); at most its last entry."""
-    many = shape[5]
-    for r in range(3):
-        used = shape[r] * (shape[3] if r == 2 else 1.0)
-        if used > 0.0:
-            many = min(many, np.floor((left[r] + EPSILON) / used))
-    return max(0, int(many))
-
-
-@njit(cache=True)
-def _ratios(shape, profit, rank):
-    """(H + 1,) largest profit per load of a first pod, over the shapes from each position in ``rank`` on."""
-    ratio = np.full(len(rank) + 1, -np.inf)
-    for d in range(len(rank) - 1, -1, -1):
-        h = rank[d]
-        each = (profit[h, 1] if shape[h, 5] >= 1 else 0.0) / max(shape[h, 4], 1e-12)
-        ratio[d] = max(ratio[d + 1], each)
-    ratio[-1] = 0.0
-    return ratio
-
-
-@njit(cache=True)
-def _used(shape, large):
-    """(H, 4) cores, memory, GPU memory, and cards used by more than half, of a pod of each shape."""
-    used = shape[:, :4].copy()
-    used[:, 2] *= shape[:, 3]
-    used[:, 3] *= large
-    return used
-
-
-@njit(cache=True)
 def _surplus(used, most, profit, u, counts):
     """Largest profit minus resource cost at multipliers ``u``, by shape; writes the number of pods to ``counts``."""
     surplus = np.zeros(len(used))
@@ -162,22 +130,6 @@ def resource_prices(used, most, profit, room):
 
 
 @njit(cache=True)
-def _most(shape, here, large):
-    """Largest number of pods of a shape to try: what fits, also by cards if each needs more than half of a card."""
-    many = fit_into(shape, here)
-    return min(many, max(0, int(np.floor((here[3] + EPSILON) / shape[3])))) if large else many
-
-
-@njit(cache=True)
-def _take(shape, here, after, n, earned, large):
-    """Write resources left, load and profit to ``after``, with ``n`` more pods of a shape with profit ``earned``."""
-    after[0], after[1] = here[0] - n * shape[0], here[1] - n * shape[1]
-    after[2] = here[2] - n * shape[2] * shape[3]
-    after[3] = here[3] - (n * shape[3] if large else 0.0)
-    after[4], after[5] = here[4] + n * shape[4], here[5] + earned
-
-
-@njit(cache=True)
 def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit, rank, law, tolerance, limit, met):
     """Find the pattern with the largest profit minus cost.
 
@@ -200,15 +152,21 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
     counts, best_counts = np.zeros(kinds, np.int64), np.zeros(kinds, np.int64)
     need, many = shape[:, 2].copy(), shape[:, 3].astype(np.int64)
     large = (shape[:, 2] > size / 2 + EPSILON) & (cards > 0)
-    used = _used(shape, large)
+    used = shape[:, :4].copy()  # cores, memory, GPU memory, cards used by more than half
+    used[:, 2] *= shape[:, 3]
+    used[:, 3] *= large
     price = resource_prices(used, shape[:, 5], profit, room)
     surplus = _surplus(used, shape[:, 5], profit, price, counts)
     counts[:] = 0
     if mode == LARGEST:  # no cost of the load: order by profit per cost of resources
         rank = np.argsort(-profit[:, 1] / (used @ price + 1e-9))
-    ratio, gain = _ratios(shape, profit, rank), np.zeros(kinds + 1)
+    # From each position in ``rank`` on: largest profit per load of a first pod, and the sum of surpluses.
+    ratio, gain = np.full(kinds + 1, -np.inf), np.zeros(kinds + 1)
     for d in range(kinds - 1, -1, -1):
-        gain[d] = gain[d + 1] + surplus[rank[d]]
+        h = rank[d]
+        each = (profit[h, 1] if shape[h, 5] >= 1 else 0.0) / max(shape[h, 4], 1e-12)
+        ratio[d], gain[d] = max(ratio[d + 1], each), gain[d + 1] + surplus[h]
+    ratio[-1] = 0.0
     # left[d]: cores, memory, GPU memory, large cards, load, profit before the shape of depth d is chosen.
     left = np.zeros((kinds + 1, 6))
     left[0, :4], left[0, 4] = room, start
@@ -244,13 +202,20 @@ def enumerate_patterns(shape, room, held, held_many, order, cards, size, profit,
             if above <= relaxed + tolerance:
                 depth, descend = depth - 1, False
                 continue
-            counts[h] = _most(shape[h], here, large[h])
+            fits = shape[h, 5]
+            for r in range(4):
+                if used[h, r] > 0.0:
+                    fits = min(fits, np.floor((here[r] + EPSILON) / used[h, r]))
+            counts[h] = max(0, int(fits))
         else:
             counts[h] -= 1
             if counts[h] < 0:
                 counts[h] = 0
                 depth -= 1
                 continue
-        _take(shape[h], here, left[depth + 1], counts[h], profit[h, counts[h]], large[h])
+        for r in range(4):
+            left[depth + 1, r] = here[r] - counts[h] * used[h, r]
+        left[depth + 1, 4] = here[4] + counts[h] * shape[h, 4]
+        left[depth + 1, 5] = here[5] + profit[h, counts[h]]
         depth, descend = depth + 1, True
     return relaxed + tolerance, value, best_counts, kept, steps

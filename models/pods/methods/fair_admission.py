@@ -8,33 +8,14 @@ these sums one after another gives the lexicographically largest sorted shares, 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from flowlex.formulations.engines import solve
-from flowlex.formulations.linear_expression import Expression, Variables
-from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.solver_outcome import Outcome, Status
-from flowlex.models.pods.methods.admission import Admission, Admitting, remaining
+from flowlex.models.pods.methods.admission import STATED, Admission, Admitting
 from flowlex.models.pods.methods.placement_policies import POLICIES, Placing
 from flowlex.models.pods.problem.cluster import Cluster, running_cluster
-from flowlex.models.pods.problem.integer_program import PlacementProgram
-
-
-def least_shares(program: LinearProgram, builder: PlacementProgram, x: Variables, most: int) -> Expression:
-    """(most,) sums of the 1, 2, ... least shares, by rows ``share`` and ``fair``; valid for maximisation only."""
-    levels = builder.levels
-    many = len(levels.weight)
-    scale = np.array([float(unit / weight) for unit, weight in zip(levels.unit, levels.weight, strict=False)])
-    start = np.array([float(share) for share in levels.shares([0] * many)])
-    share = program.variables("share", many)
-    program.constrain("share", share - builder.by_level(x)[:many] * scale, "==", start)
-    level, below = program.variables("level", most, lower=-np.inf), program.variables("below", most * many)
-    k, q = np.repeat(np.arange(most), many), np.tile(np.arange(many), most)
-    program.constrain("fair", level[k] - below - share[q], "<=", 0.0)
-    return level * np.arange(1.0, most + 1) - below.sum_by(k, most)
 
 
 class FairAdmitting(Admitting):
@@ -42,11 +23,11 @@ class FairAdmitting(Admitting):
 
     def run(self) -> Admission:
         """Admit greedily, then maximise the sums of the least shares."""
-        start = running_cluster(self.view, cards=self.builder.cards, all_of_it=False)
+        start = running_cluster(self.view, cards=self.placeable.cards, all_of_it=False)
         best = None if start is None else self._turns(start)
         if best is not None and self.count(best) == self.wanted:
             return self._result(best, list(self.wanted))
-        if self.small:
+        if self.small and self.model.programs.fits(STATED):
             return self._raised(best)
         if best is None:
             message = "the running pods do not pack on their cards in falling order of size; let some of them move"
@@ -76,35 +57,26 @@ class FairAdmitting(Admitting):
         placing.place(np.array(rest[::-1], np.int64))
         return placing.cluster()
 
-    def _sums(self, counts: Sequence[int]) -> list[Fraction]:
-        ordered = sorted(self.levels.shares(counts))
-        return [sum(ordered[: k + 1], Fraction(0)) for k in range(len(ordered))]
-
     def _raised(self, cluster: Cluster | None) -> Admission:
-        """Solve one integer program per sum with the earlier sums kept, and one for the pods without a queue."""
-        many, proven = len(self.levels.weight), True
-        step = min((u / w for u, w in zip(self.levels.unit, self.levels.weight, strict=False)), default=Fraction(1))
-        for k in range(len(self.levels.keys)):
-            program, x = self.builder.program(self.name)
-            sums = least_shares(program, self.builder, x, min(k + 1, many)) if many else Expression.empty(0)
-            if k and cluster is not None and many:
-                reached = [float(total) for total in self._sums(self.count(cluster))[:k]]
-                program.constrain("fair_kept", sums[:k], ">=", np.array(reached) - float(step) * 1e-6)
-            program.maximize(sums[[k]] if k < many else self.builder.by_level(x)[[k]])
-            outcome = solve(program, self.engine, remaining(self.options, self.until))
-            found = None if outcome.values is None else self.builder.expand(outcome.values)
+        """Maximise the sums of the least shares one after another, then the number of pods without a queue."""
+        levels, proven = self.levels, True
+        many = len(levels.weight)
+        step = min((u / w for u, w in zip(levels.unit, levels.weight, strict=False)), default=Fraction(1))
+        for k in range(len(levels.keys)):
+            name = f"admission fair {k + 1}" if k < many else f"admission {levels.keys[k]}"
+            outcome, found = self._stated(name, () if cluster is None else self.count(cluster))
             if found is not None and (cluster is None or self._rank(found) > self._rank(cluster)):
                 cluster = found
             if cluster is None:
                 return Admission(failed=outcome)
-            value = float(self._sums(self.count(cluster))[k] if k < many else self.count(cluster)[k])
+            value = float(levels.stages(self.count(cluster))[name])
             top = np.inf if outcome.bound is None else float(outcome.bound)
             proven &= top <= value + max(1e-6 * abs(value), float(step) * 1e-3)
         if cluster is None:
             return super().run()  # there is nothing to place, but running pods must be packed
         return self._result(cluster, list(self.count(cluster)) if proven else list(self.wanted))
 
-    def _rank(self, cluster: Cluster) -> tuple[list[Fraction], tuple[int, ...]]:
+    def _rank(self, cluster: Cluster) -> tuple[Fraction, ...]:
         """Key of comparison: the sorted shares, the least first, then the pods without a queue."""
         counts = self.count(cluster)
-        return sorted(self.levels.shares(counts)), counts[len(self.levels.weight) :]
+        return *sorted(self.levels.shares(counts)), *map(Fraction, counts[len(self.levels.weight) :])

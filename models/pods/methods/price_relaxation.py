@@ -39,8 +39,8 @@ from flowlex.models.pods.methods.row_aggregation import Choices, solve_by_cells
 from flowlex.models.pods.problem.balance_measures import SCALE, Measure
 from flowlex.models.pods.problem.cluster import stays
 from flowlex.models.pods.problem.group_rules import shares
-from flowlex.models.pods.problem.integer_program import PlacementProgram
 from flowlex.models.pods.problem.node_and_pod_classes import NodeClasses
+from flowlex.models.pods.problem.placement_columns import PlacementColumns
 
 #: Largest number of columns of a program, and largest number of groups without aggregation into cells.
 _COLUMNS, _GROUPS = 3_000_000, 200
@@ -84,15 +84,15 @@ class _Built(NamedTuple):
 class Relaxation:
     """The programs of one instance."""
 
-    def __init__(self, instance: PodInstance, builder: PlacementProgram) -> None:
+    def __init__(self, instance: PodInstance, placeable: PlacementColumns) -> None:
         view = self.view = instance.arrays
-        groups, levels, cards, move_budget = builder.groups, builder.levels, builder.cards, builder.move_budget
+        groups, levels, cards, move_budget = placeable.groups, placeable.levels, placeable.cards, placeable.move_budget
         self.instance, self.groups, self.cards, self.move_budget = instance, groups, cards, move_budget
         self.level, self.worth = levels.of[groups.first], levels.worth[groups.first]
         self.fixed = stays(view, move_budget)
         self.classes = classes = NodeClasses.of_instance(instance, move_budget)
         may = np.zeros((len(groups.count), len(classes.count)), bool)
-        group, node = builder.pairs  # what fits an empty node
+        group, node = placeable.pairs  # what fits an empty node
         may[group, classes.of[node]] = True
         may[self.fixed[groups.first] >= 0] = False
         self.group, self.kind = np.nonzero(may)
@@ -113,7 +113,7 @@ class Relaxation:
         """Bound a level, given the values ``kept`` of the levels above, with proof; None if not solved."""
         if len(self.group) > _COLUMNS or not len(self.group):
             return None
-        use = (self.level[self.group] <= level) & ~self._out[self.pod]  # without pods of later levels
+        use = (self.level[self.group] <= level) & ~self.out[self.pod]  # without pods of later levels
         built = self._program(use, filled=True)
         program, x = built.program, built.x
         for k, number in enumerate(kept):
@@ -137,7 +137,8 @@ class Relaxation:
         return most_of_spreads(self.view, cards=self.cards)
 
     @cached_property
-    def _out(self) -> Booleans:
+    def out(self) -> Booleans:
+        """(P,) whether a pod belongs to a gang that fits nowhere."""
         return gangs_out(self.view, cards=self.cards)
 
     def _worth(self, x: Variables, use: Booleans, level: int) -> Expression:

@@ -21,7 +21,7 @@ from flowlex.models.pods.methods.price_relaxation import Prices, Relaxation
 from flowlex.models.pods.problem.admission_levels import Levels
 from flowlex.models.pods.problem.balance_measures import Measure
 from flowlex.models.pods.problem.cluster import Cluster
-from flowlex.validation.restated.pods.sizes import kind_of
+from flowlex.validation.restated.pods.instance_data import kind_of
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class ProofNames:
         self.nodes = [instance.nodes[n].name for n in relaxation.classes.first.tolist()]
         self.many = relaxation.classes.count.astype(np.float64)
         one = {kind_of(pod): p for p, pod in reversed(list(enumerate(instance.pods)))}
-        self.pods = np.array(sorted(one.values()), np.int64)  # one pod of each kind
+        kinds = np.array(sorted(one.values()), np.int64)
+        self.pods = kinds[~relaxation.out[kinds]]  # one pod of each kind; gangs that fit nowhere have no rows
 
     def _resources(self, prices: Prices, unit: float) -> dict[str, Any]:
         slots = {

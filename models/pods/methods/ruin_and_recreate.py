@@ -136,17 +136,6 @@ def take(s, pod):
 
 
 @njit(cache=True)
-def unplace(s, pod, group, waiting, first):
-    """Remove a pod from its node and add it to the waiting list of its group (linked by ``after``)."""
-    take(s, pod)
-    s.node[pod] = -1
-    g = group[pod]
-    s.after[pod] = first[g]
-    first[g] = pod
-    waiting[g] += 1
-
-
-@njit(cache=True)
 def _draw_nodes(rng, s, chosen):
     """Draw distinct nodes to empty, of any kind or all of the same kind; return their number."""
     nodes = len(s.head)
@@ -228,16 +217,11 @@ def _refill(rng, s, level, worth, size, waiting, first, chosen, k, least):
 
 
 @njit(cache=True)
-def _worse(placed, before):
-    for a in range(len(before)):
-        if placed[a] != before[a]:
-            return placed[a] < before[a]
-    return False
-
-
-@njit(cache=True)
 def _empty(s, nodes, group, waiting, first, fixed, pods, where, used):
-    """Remove movable pods from nodes; record pods, nodes and used cards; return the number of removed pods."""
+    """Remove movable pods from nodes; record pods, nodes and used cards; return the number of removed pods.
+
+    They wait in the list of their group, linked by ``after``.
+    """
     many = 0
     for node in nodes:
         pod = s.head[node]
@@ -246,7 +230,11 @@ def _empty(s, nodes, group, waiting, first, fixed, pods, where, used):
             if not fixed[pod]:
                 pods[many], where[many], used[many] = pod, node, s.used[pod]
                 many += 1
-                unplace(s, pod, group, waiting, first)
+                take(s, pod)
+                g = group[pod]
+                s.node[pod], s.after[pod] = -1, first[g]
+                first[g] = pod
+                waiting[g] += 1
             pod = following
     return many
 
@@ -276,7 +264,8 @@ def recreate(s, group, level, worth, size, waiting, first, fixed, steps, rng, en
         for pod in old[:many]:
             before[level[group[pod]]] += worth[group[pod]]
         placed = _refill(rng, s, level, worth, size, waiting, first, chosen, k, before)
-        if not _worse(placed, before):
+        apart = np.flatnonzero(placed != before)
+        if len(apart) == 0 or placed[apart[0]] > before[apart[0]]:
             waits += before - placed
             continue
         _empty(s, chosen[:k], group, waiting, first, fixed, *unread)

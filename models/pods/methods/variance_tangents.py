@@ -16,14 +16,15 @@ from flowlex.formulations.language.statement import Statement
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import SolveOptions, Status
+from flowlex.models.pods.problem.stage_programs import touching
 from flowlex.models.problem import Problem, flat_program
 from flowlex.models.problem_solution import ProblemSolution, StageAnswers, plain_number
 from flowlex.validation.proofs.checker import Checker
 from flowlex.validation.proofs.exact_program import Exact
 
-#: Denominator of the grid of further points; rounds of adding them; relative gap of variance and bound that counts as
-#: zero (the accuracy of squares in programs).
-_GRID, _ROUNDS, _MET = 2**16, 40, 1e-6
+#: Rounds of adding tangents; relative gap of variance and bound that counts as zero (the accuracy of squares in
+#: programs).
+_ROUNDS, _MET = 40, 1e-6
 
 
 def with_tangents(
@@ -32,14 +33,16 @@ def with_tangents(
     options: SolveOptions,
     start: Floats | None,
     certify: bool,
+    first: Collection[tuple[int, Fraction]] = (),
 ) -> ProblemSolution:
     """Solve the problem of the variance repeatedly, with new tangents at the last solution.
 
-    ``state``: returns the changed problem with these tangent points. ``own``: names of rows that changes added.
+    ``state``: returns the changed problem with these tangent points, first with ``first``. ``own``: names of rows that
+    changes added.
     """
     until = math.inf if options.time_limit_s is None else processor_seconds() + options.time_limit_s
     options = replace(options, gap=max(options.gap, 0.5 * _MET))
-    points: dict[tuple[int, Fraction], None] = {}
+    points = dict.fromkeys(first)
     for _ in range(_ROUNDS):
         left = None if options.time_limit_s is None else max(0.1, until - processor_seconds())
         found = state(points).solve_with(
@@ -50,8 +53,7 @@ def with_tangents(
         squared = with_squares(found, own)
         assert squared.numbers is not None
         distance = squared.numbers[squared.problem.blocks["distance"].columns]
-        steps = np.rint(np.cumsum(distance) * _GRID)  # rounded so that the sum is kept
-        new = dict.fromkeys((n, Fraction(int(step), _GRID)) for n, step in enumerate(np.diff(steps, prepend=0.0)))
+        new = dict.fromkeys(touching(distance))
         if squared.status is found.status or {*new} <= {*points} or processor_seconds() > until:
             return squared
         points, start = points | new, squared.numbers

@@ -92,6 +92,13 @@ class Levels:
         on = chosen & (self.of >= 0)
         return tuple(int(self.worth[on & (self.of == k)].sum()) for k in range(len(self.keys)))
 
+    def stages(self, units: Sequence[int]) -> dict[str, Fraction]:
+        """Values of the objectives of admission, by name, for the placed value ``units`` of the first levels."""
+        least, fair = sorted(self.shares(units)), len(self.weight)
+        sums = {f"admission fair {k}": sum(least[:k], Fraction(0)) for k in range(1, fair + 1)}
+        levels = list(zip(self.keys, units, self.unit, strict=False))[fair:]
+        return sums | {f"admission {key}": value * unit for key, value, unit in levels}
+
     def stated(self, level: int, units: int) -> int | float:
         """Convert units of a level to a number of pods, or to their value."""
         value = units * self.unit[level]

@@ -1,6 +1,6 @@
 """Gangs, spreads and quotas in one form: the amount of each rule in each domain, and its limit.
 
-Rules only restrict placements, so bounds without them are valid. Programs use `add_rules`; searches use `room`, what a
+Rules only restrict placements, so bounds without them are valid. Searches use `room`, what a
 domain may still take while no pod leaves it (0 for closed gangs); `broken_rules` checks every placement.
 """
 
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowlex.formulations.linear_expression import Variables
-from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.instances.pod_rule_arrays import GANG, MOST, QUOTA, SKEW
 from flowlex.instances.pods import PodArrays
@@ -129,64 +127,3 @@ def rule_reason(view: PodArrays, node: Integers, pod: int) -> str | None:
         if left[rules.of == r].max(initial=0) < amount:
             return f"{rules.names[r]} has no room left"
     return None
-
-
-def add_rules(
-    lp: LinearProgram,
-    x: Variables,
-    view: PodArrays,
-    first: Integers,
-    count: Integers,
-    at: Integers,
-) -> None:
-    """Add rows ``gang``, ``gang_whole``, ``spread``, ``skew``, ``emptiest``, ``quota``, ``resource``, and columns.
-
-    ``x``, ``at``: columns (a group on a node), and their (columns, 2) group and node. ``first``, ``count``: (K,) one
-    pod of each group, and its number of pods. Rows of domains are in shares of their limits.
-    """
-    rules = view.rules
-    if not len(rules.what):
-        return
-    column, amount, flat = in_domains(view, first[at[:, 0]], at[:, 1])
-    group, rule = at[column, 0], rules.of[flat]
-    slack, size = limits_of(view), len(rules.of)
-    scale = np.maximum(1, slack).astype(np.float64)
-    held = (x[column] * (amount / scale[flat])).sum_by(flat, size)
-    used = np.bincount(flat, minlength=size) > 0
-
-    everywhere = rules.topology[rules.of] == 0  # quotas: one domain, the cluster
-    what = rules.what[rules.of]
-    for name, these in (
-        ("spread", what == MOST),
-        ("quota", (what == QUOTA) & everywhere),
-        ("resource", (what == QUOTA) & ~everywhere),
-    ):
-        rows = used & these
-        if rows.any():
-            lp.constrain(name, held[rows], "<=", (slack / scale)[rows])
-    if rules.has(SKEW):
-        skewed = np.flatnonzero(rules.what == SKEW)
-        number = np.cumsum(rules.what == SKEW) - 1
-        emptiest = lp.variables("emptiest", len(skewed), lower=0.0)
-        rows, least = used & (rules.what[rules.of] == SKEW), rules.counted
-        apart = held[rows] - emptiest[number[rules.of[rows]]] * (1.0 / scale)[rows]
-        lp.constrain("skew", apart, "<=", (slack / scale)[rows])
-        above = held[least] - emptiest[number[rules.of[least]]] * (1.0 / scale)[least]
-        lp.constrain("emptiest", above, ">=", 0.0)
-    if rules.has(GANG):
-        of_gang = np.flatnonzero(rules.what[rules.of] == GANG)
-        z = lp.variables("z", len(of_gang), upper=1.0, integer=True)
-        number = np.full(size, -1)
-        number[of_gang] = np.arange(len(of_gang))
-        gangs = np.flatnonzero(rules.what == GANG)
-        lp.constrain("gang", z.sum_by(rules.of[of_gang], len(rules.what))[gangs], "<=", 1.0)
-        # One row per group and domain of a gang, even if the group does not fit there.
-        gang_of = rules.gang[first]
-        pairs = [(g, int(f)) for g in np.flatnonzero(gang_of >= 0) for f in np.flatnonzero(rules.of == gang_of[g])]
-        row = {pair: k for k, pair in enumerate(pairs)}
-        mine = rules.what[rule] == GANG
-        key = np.array([row[g, f] for g, f in zip(group[mine].tolist(), flat[mine].tolist(), strict=True)], np.int64)
-        in_domain = x[column[mine]].sum_by(key, len(pairs))
-        of_pair, at_domain = np.array(pairs, np.int64).reshape(-1, 2).T
-        complete = z[number[at_domain]] * count[of_pair].astype(np.float64)
-        lp.constrain("gang_whole", in_domain - complete, "==", 0.0)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.problem.cluster import stays
-from flowlex.models.pods.problem.integer_program import PlacementProgram, partition
+from flowlex.models.pods.problem.placement_columns import PlacementColumns, partition
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +68,13 @@ class Demand:
     base_load: Floats  # (C,) load of ``base``
 
     @classmethod
-    def of_program(cls, instance: PodInstance, builder: PlacementProgram, admitted: Sequence[int]) -> Demand:
+    def of_program(cls, instance: PodInstance, placeable: PlacementColumns, admitted: Sequence[int]) -> Demand:
         """Group the pods to place; ``admitted``: values fixed by phase 1, by level."""
-        view, groups, levels = instance.arrays, builder.groups, builder.levels
-        classes = NodeClasses.of_instance(instance, builder.move_budget)
-        fixed = stays(view, builder.move_budget)
+        view, groups, levels = instance.arrays, placeable.groups, placeable.levels
+        classes = NodeClasses.of_instance(instance, placeable.move_budget)
+        fixed = stays(view, placeable.move_budget)
         allowed = np.zeros((len(groups.count), len(view.cards)), bool)
-        allowed[builder.pairs] = True
+        allowed[placeable.pairs] = True
         free = np.flatnonzero((fixed[groups.first] < 0) & allowed.any(axis=1))
         level, worth = levels.of[groups.first], levels.worth[groups.first]
         all_of = groups.count[free] * worth[free]

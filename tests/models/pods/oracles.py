@@ -12,7 +12,7 @@ from flowlex.instances.pods import PodInstance
 from flowlex.models.pods.methods.admission import SearchLimits
 from flowlex.models.pods.model import PodPlacement
 from flowlex.validation.certificates import verify
-from flowlex.validation.restated.pods.enumeration import all_ways
+from tests.models.pods.enumeration import all_ways
 
 
 class BySearch(PodPlacement):

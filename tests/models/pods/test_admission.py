@@ -18,7 +18,7 @@ from flowlex.models.pods.methods.admission import SearchLimits
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.validation.certificates.verifier_interface import verify
-from flowlex.validation.restated.pods.enumeration import all_ways
+from tests.models.pods.enumeration import all_ways
 from tests.models.pods.oracles import BySearch
 
 TRACE = Path(__file__).parents[3].parent / "shared" / "data" / "openb"

@@ -17,6 +17,7 @@ from flowlex.instances.generators import generate
 from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.methods.admission import SearchLimits
 from flowlex.models.pods.methods.annealing import Annealing
+from flowlex.models.pods.methods.balance import tangents
 from flowlex.models.pods.methods.compiled_patterns import enumerate_patterns
 from flowlex.models.pods.methods.node_patterns import Pricing
 from flowlex.models.pods.methods.placement_policies import EVEN, by_priority, place_by
@@ -25,8 +26,8 @@ from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.balance_measures import MEASURES
 from flowlex.models.pods.problem.cluster import Cluster, running_cluster
 from flowlex.models.pods.problem.node_and_pod_classes import Demand, NodeClasses
-from flowlex.validation.restated.pods.enumeration import all_ways
-from flowlex.validation.restated.pods.sizes import balance_of
+from flowlex.validation.restated.pods.instance_data import balance_of
+from tests.models.pods.enumeration import all_ways
 
 
 class PatternsFirst(PodPlacement):
@@ -109,7 +110,7 @@ def test_a_priced_pattern_is_the_best_of_all(pods: Any, measure: str, seed: int)
         ),
     )
     view, model = instance.arrays, PodPlacement(instance)
-    demand = Demand.of_program(instance, model.builder, {0: 99})
+    demand = Demand.of_program(instance, model.placeable, {0: 99})
     rng = np.random.default_rng(seed)
     prices, slope = rng.uniform(-1, 4, len(demand.pod)).round(2), float(rng.uniform(-1, 1))
     made = {"cards": True, "measure": MEASURES[measure], "centre": 0.4, "scale": 0.1}
@@ -162,12 +163,9 @@ def test_the_relaxation_over_classes_is_that_over_nodes(measure: Any) -> None:
     instance: Any = generate("pods-scale", nodes=12, pods=60, seed=3)
     model = PodPlacement(instance, balance=measure)
     admitted = model.levels.total(model.levels.of >= 0)
-    sides = (0.0, 1.0, -1.0, 4.0, -4.0, 16.0, -16.0)
-    points = [np.full(12, s) for s in sides]
-    arrays = model.builder.balance("nodes", MEASURES[measure], admitted, points).arrays()
+    arrays = model.programs.balance(MEASURES[measure], model.levels.stages(admitted), ()).arrays()
     nodes = replace(arrays, integrality=np.zeros(len(arrays.cost), bool))
-    kinds = len(model.bounds.classes.count)
-    coarse = [np.full(kinds, s) for s in sides]
+    coarse = tangents(len(model.bounds.classes.count))
     found = model.bounds.even(MEASURES[measure], admitted, coarse, SolveOptions())
     assert found is not None
     one, other = float(solve_arrays(nodes, SolveOptions()).objective or 0), found[0].bound

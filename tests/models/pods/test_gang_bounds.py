@@ -16,8 +16,9 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.methods.gang_bounds import gangs_out, largest_sum, most_of_spreads
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.validation.certificates import verify
+from flowlex.validation.restated.pods.instance_data import rules_of
 from flowlex.validation.restated.pods.kinds import Kinds
-from flowlex.validation.restated.pods.rules import hold, rules_of
+from tests.models.pods.enumeration import hold
 from tests.models.pods.oracles import BySearch
 
 

@@ -18,7 +18,7 @@ from flowlex.models.pods.baselines import POLICIES, GeneticSettings, genetic
 from flowlex.models.pods.baselines import place as place_by_policy
 from flowlex.models.pods.methods.search_state import SearchState
 from flowlex.models.pods.model import PodPlacement
-from flowlex.models.pods.problem.balance_measures import Deviation
+from flowlex.models.pods.problem.balance_measures import Measure
 from flowlex.models.pods.problem.cluster import Cluster, deviation
 from flowlex.validation.certificates import CertificateError
 from flowlex.validation.restated.pods.instance_data import PodData
@@ -251,7 +251,7 @@ def test_no_pods_is_an_answer() -> None:
 
 
 def test_a_wrong_answer_fails_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Deviation, "value", lambda measure, loads: 0.0)
+    monkeypatch.setattr(Measure, "value", lambda measure, loads: 0.0)
     with pytest.raises(CertificateError, match="balance recomputed"):
         solved([node("a", 8, 32), node("b", 9, 40)], [pod("p", 3)])
 

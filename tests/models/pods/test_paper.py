@@ -16,7 +16,7 @@ from flowlex.models.pods.baselines import BASELINES, compare, place
 from flowlex.models.pods.genetic_algorithm import GeneticSettings, _crossed, genetic
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.cluster import Cluster, deviation
-from flowlex.validation.restated.pods.sizes import rates_of
+from flowlex.validation.restated.pods.instance_data import rates_of
 
 
 def test_single_digits_make_gpu_memory_the_bottleneck() -> None:

@@ -18,7 +18,8 @@ from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.pods.model import PodPlacement
 from flowlex.models.pods.problem.group_rules import broken_rules
 from flowlex.validation.certificates import verify
-from flowlex.validation.restated.pods.rules import hold, rules_of
+from flowlex.validation.restated.pods.instance_data import rules_of
+from tests.models.pods.enumeration import hold
 from tests.models.pods.oracles import BySearch, failing, solved
 
 RACKS = tuple(
@@ -86,7 +87,7 @@ def test_quotas_of_a_queue() -> None:
     both = (PodQueue(name="u", gpus=0.5), PodQueue(name="v"))
     solution = solved(PodInstance(nodes=RACKS[:3], pods=pods, queues=both))
     assert len(where(solution)) == 2 and "other" in where(solution)
-    assert solution.reasons()["p2"] == "gpus of queue 'u' has no room left"
+    assert solution.reasons()[solution.queue[0]] == "gpus of queue 'u' has no room left"
     for quota, many in (({"pods": 2}, 2), ({"cpu_cores": 1.5}, 1), ({"memory_gb": 0}, 0), ({}, 3)):
         queues = (PodQueue(name="u", **quota), PodQueue(name="v"))
         placed = where(solved(PodInstance(nodes=RACKS[:3], pods=pods, queues=queues)))

@@ -67,7 +67,7 @@ def test_either_stage_is_exported(run: Any, files: tuple[Path, Path]) -> None:
     assert run("export", "trace.json", "--to", "lp", "-o", "one.lp").exit_code == 0
     assert run("export", "trace.json", "--to", "lp", "-o", "two.lp", "--set", "stage=balance").exit_code == 0
     one, two = Path("one.lp").read_text(), Path("two.lp").read_text()
-    assert "tangent" not in one and "tangent" in two and "admitted" in two
+    assert "tangent" not in one and "tangent" in two and "_kept" in two
     result = run("export", "trace.json", "--to", "lp", "-o", "x.lp", "--set", "stage=third")
     assert result.exit_code == 2 and "stage" in result.output
 

@@ -16,10 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from flowlex.validation.proofs.exact_program import Positions, Whole
-from flowlex.validation.restated.pods.instance_data import PodData
+from flowlex.validation.restated.pods.instance_data import PodData, Rule, machine_kind, numbered
 from flowlex.validation.restated.pods.levels import Level, units_of
-from flowlex.validation.restated.pods.rules import Rule
-from flowlex.validation.restated.pods.sizes import machine_kind, numbered
 
 #: Most units of a level, times the number of distinct values, for which the possible sums are computed.
 _SUMS = 5_000_000

@@ -34,9 +34,8 @@ from flowlex.validation.proofs.blocks import best_filling
 from flowlex.validation.proofs.exact_program import Block, Exact, ExactProgram, Positions, Whole, narrow, scaled
 from flowlex.validation.proofs.program_builder import ProgramBuilder
 from flowlex.validation.restated.pods.gang_bounds import GangBounds
-from flowlex.validation.restated.pods.instance_data import PodData
+from flowlex.validation.restated.pods.instance_data import PodData, kind_of, machine_kind, numbered, rates_of
 from flowlex.validation.restated.pods.levels import Level, levels_of, units_of
-from flowlex.validation.restated.pods.sizes import kind_of, machine_kind, numbered, rates_of
 
 #: Loads are rounded to this share of a node's capacity.
 _LOAD = Fraction(1, 10**9)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from flowlex.instances.pods import PodInstance
-from flowlex.validation.restated.pods.sizes import (
+from flowlex.validation.restated.pods.instance_data import (
     Amounts,
     fits_wishes,
     machine_kind,

@@ -17,9 +17,16 @@ from flowlex.formulations.block_labels import label_text
 from flowlex.instances.pods import PodInstance
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Labels, Positions
 from flowlex.validation.proofs.program_builder import ProgramBuilder, Terms, texts_at
-from flowlex.validation.restated.pods.instance_data import PodData
+from flowlex.validation.restated.pods.instance_data import (
+    PodData,
+    exact_rates,
+    machine_kind,
+    numbered,
+    shape_of,
+    size_of,
+    wants_gpu,
+)
 from flowlex.validation.restated.pods.levels import Level, levels_of, units_of, worths_of
-from flowlex.validation.restated.pods.sizes import exact_rates, machine_kind, numbered, shape_of, size_of, wants_gpu
 
 #: Loads whose common unit would be finer than 1 / this of a node's capacity are rounded to that.
 _FINEST = 10**9

@@ -11,13 +11,27 @@ from typing import Any
 import numpy as np
 
 from flowlex.instances.pods import PodInstance
-from flowlex.validation.restated.pods.instance_data import PodData
+from flowlex.validation.restated.pods.instance_data import PodData, Rule, balance_of, kind_of, loads_of
 from flowlex.validation.restated.pods.levels import QueueShares, levels_of
-from flowlex.validation.restated.pods.rules import hold
-from flowlex.validation.restated.pods.sizes import balance_of, kind_of, loads_of
 
 #: Most placements, before any exclusion, for which enumeration is tried.
 _PLACEMENTS = 2e7
+
+
+def hold(rules: Sequence[Rule], where: Sequence[int]) -> bool:
+    """Whether a placement, the number of each pod's node or -1, satisfies all rules."""
+    return not any(_broken(rule, np.asarray(where, np.int64)) for rule in rules)
+
+
+def _broken(rule: Rule, where: Any) -> bool:
+    """Whether there is too much in a domain, a pod outside all domains, or a split gang."""
+    at = where[rule.pods]
+    if ((at >= 0) & (rule.domain[at] < 0) & (at != rule.home)).any():
+        return True
+    used = rule.used(at)
+    if rule.kind == "gang" and (at >= 0).any() and ((at < 0).any() or np.count_nonzero(used) > 1):
+        return True
+    return bool((used - rule.emptiest(used) > rule.limit).any())
 
 
 def enumerable(instance: PodInstance) -> bool:
