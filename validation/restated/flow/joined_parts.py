@@ -20,6 +20,7 @@ All numbers are integers. Costs are those of `flowlex.validation.restated.flow.g
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -63,9 +64,9 @@ class PartFacts:
     options: Mapping[str, Any]
     scale: int
     gap: int  # the weight of class k in the prices is k times this, or less
-    machines: list[str]
-    racks: list[str]
-    labels: list[tuple[str, ...]]
+    machines: NDArray[Any]
+    racks: NDArray[Any]
+    labels: NDArray[Any]  # of a machine as one text
     slots: Ints
     exits: Ints
     rest: NDArray[Any]
@@ -141,9 +142,9 @@ def facts_of(given: tuple[str | Path | FlowInstance, str | Path | Mapping[str, A
         read.options,
         problem.scale,
         gap,
-        [m.name for m in instance.machines],
-        [m.rack for m in instance.machines],
-        [tuple(sorted({*m.labels})) for m in instance.machines],
+        np.array([m.name for m in instance.machines], object),
+        np.array([m.rack for m in instance.machines], object),
+        np.array([json.dumps(sorted({*m.labels})) for m in instance.machines], object),
         problem.slots,
         exits,
         rest,
@@ -171,7 +172,7 @@ def _prices(
 ) -> tuple[Ints, NDArray[Any], int]:
     """The price of each machine, as `PartFacts` has it; 0 where the proof of a stage is not one leaf.
 
-    Any prices are valid, so they are rounded to integers. They are at least 0 where slots cost nothing.
+    Any prices are valid, so they are rounded to integers.
     """
 
     def of_stage(name: str) -> tuple[list[int], Mapping[str, Any], Fraction]:
@@ -191,8 +192,6 @@ def _prices(
     price, earlier, own = of_stage("cost")
     before = {level: int(-rational(earlier.get(f"waiting_{level}", 0)) // own) for level in classes}
     rest = whole(p - before.get(level, 0) for p, level in zip(price, exits.tolist(), strict=True))
-    if not problem.slot_costs[2]:
-        rest = np.where(exits == 0, np.maximum(rest, 0), rest)
     rest[problem.slots == 0] = exits[problem.slots == 0] = 0
     return exits, rest, max((-(-weight // level) for level, weight in before.items()), default=0)
 
@@ -205,7 +204,7 @@ class _PricedPart:
     options: Mapping[str, Any]
     scale: int
     slots: Mapping[str, int]  # of machines that it lists without slots
-    more: Sequence[tuple[str, str, tuple[str, ...], int]]  # name, rack, labels and slots of further machines
+    more: Sequence[tuple[str, str, str, int]]  # name, rack, labels and slots of further machines
     own: NDArray[np.bool_]  # which of all these machines are its own
     prices: Mapping[str, NDArray[Any]]
     weights: Mapping[str, Mapping[int, int]]  # of waiting by class
@@ -216,16 +215,18 @@ def least_sums(part: _PricedPart) -> dict[str, int]:
     """By stage, the least that the tasks and machines of a part add to the bound."""
     given = _instance(part.source)
     machines = [m.model_copy(update={"slots": part.slots.get(m.name, m.slots)}) for m in given.machines]
-    machines += [Machine(name=n, rack=r, labels=labels, slots=k) for n, r, labels, k in part.more]
+    machines += [Machine(name=n, rack=r, labels=tuple(json.loads(each)), slots=k) for n, r, each, k in part.more]
     problem = Problem(given.model_copy(update={"machines": tuple(machines)}), part.options, part.scale)
     statement = FlowStatement(problem, [[0, len(job.tasks)] for job in given.jobs])
     level = np.array(problem.levels, np.int64)[problem.job]
     known, found = statement.known_pairs, dict[str, int]()
     for stage, price in part.prices.items():
         last = stage == "cost"
+        if not problem.slot_costs[2]:
+            price = np.maximum(price, 0)  # as rows are inequalities where slots cost nothing
         weights = {"cost": int(last)}
         task, machine = statement.together([known, statement.cheapest(weights, price, {})])
-        runs = statement._weighed(price[machine], problem.costs(task, machine), weights)
+        runs = statement.weighed(price[machine], problem.costs(task, machine), weights)
         least = whole(part.weights[stage].get(each, 0) for each in level.tolist())
         least = wide(least) + wide(problem.waiting["cost"]) if last else least
         if runs.dtype == object:
@@ -313,8 +314,17 @@ class _Table:
         if not facts:
             raise PartsError("expected at least one part")
         own = [np.flatnonzero(each.slots > 0) for each in facts]
+
+        def of_all(what: str) -> NDArray[Any]:
+            return np.concatenate([getattr(each, what)[at] for each, at in zip(facts, own, strict=True)])
+
         self.part: Ints = np.repeat(np.arange(len(facts)), [len(each) for each in own])
-        self.names = [f.machines[k] for f, at in zip(facts, own, strict=True) for k in at.tolist()]
+        self.slots, self.exits, self.rest = of_all("slots"), of_all("exits"), of_all("rest")
+        self.names: list[str] = of_all("machines").tolist()
+        self.rack_of, self.label_of = of_all("racks"), of_all("labels")
+        racks, self.rack = np.unique(self.rack_of, return_inverse=True)
+        self.racks = {name: k for k, name in enumerate(racks.tolist())}
+        self.label: Ints = np.unique(self.label_of, return_inverse=True)[1]
         self.at = {name: k for k, name in enumerate(self.names)}
         first = facts[0]
         for each in facts[1:]:
@@ -335,31 +345,9 @@ class _Table:
             for name, fields in each.jobs.items():
                 if jobs.setdefault(name, (fields, each))[0] != fields:
                     raise PartsError(f"{jobs[name][1].file} and {each.file}: job {name!r} differs in more than tasks")
-        racks: dict[str, int] = {}
-        labels: dict[tuple[str, ...], int] = {}
-        self.rack: Ints = np.array(
-            [racks.setdefault(f.racks[k], len(racks)) for f, at in zip(facts, own, strict=True) for k in at.tolist()],
-            np.int64,
-        )
-        self.label: Ints = np.array(
-            [
-                labels.setdefault(f.labels[k], len(labels))
-                for f, at in zip(facts, own, strict=True)
-                for k in at.tolist()
-            ],
-            np.int64,
-        )
-        self.racks, self.labels = racks, labels
-        self.slots, self.exits = (
-            np.concatenate([getattr(f, name)[at] for f, at in zip(facts, own, strict=True)])
-            for name in ("slots", "exits")
-        )
-        rest = [wide(f.rest[at]) for f, at in zip(facts, own, strict=True)]
-        self.rest: NDArray[Any] = np.concatenate(rest)
-        for each in facts:
             for name, rack, label in zip(each.machines, each.racks, each.labels, strict=True):
                 k = self.at.get(name)
-                if k is not None and (racks.get(rack), labels.get(label)) != (self.rack[k], self.label[k]):
+                if k is not None and (rack, label) != (self.rack_of[k], self.label_of[k]):
                     raise PartsError(f"{each.file}: machine {name!r} has another rack or other labels in its own part")
 
     def priced(
@@ -395,7 +383,6 @@ class _Table:
             order = np.lexsort((price[foreign], group))
             chosen[foreign[order[np.unique(group[order], return_index=True)[1]]]] = True
         more = np.flatnonzero(chosen).tolist()
-        rack, label = list(self.racks), list(self.labels)
         listed = [self.at.get(name, -1) for name in part.machines]
         every = np.array([*listed, *more], np.int64)
         mine = np.array([k >= 0 and self.part[k] == number for k in every.tolist()], bool)
@@ -404,7 +391,7 @@ class _Table:
             part.options,
             part.scale,
             {name: int(self.slots[k]) for name, k in zip(part.machines, listed, strict=True) if k >= 0},
-            [(self.names[k], rack[self.rack[k]], label[self.label[k]], int(self.slots[k])) for k in more],
+            [(self.names[k], self.rack_of[k], self.label_of[k], int(self.slots[k])) for k in more],
             mine,
             {name: np.append(price, 0)[every] for name, price in prices.items()},  # -1: a machine without slots
             weights,

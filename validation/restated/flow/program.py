@@ -130,7 +130,7 @@ class FlowStatement:
             inside = np.flatnonzero(problem.fits(wishes))
             if not len(inside):
                 continue
-            total = self._weighed(price, problem.preference(wishes), weights)[inside]
+            total = self.weighed(price, problem.preference(wishes), weights)[inside]
             every = np.arange(tasks.start, tasks.stop)
             found.append((every, np.full(len(every), inside[np.argmin(total)])))
             if locality is not None:
@@ -141,7 +141,7 @@ class FlowStatement:
                 rows = locality.racks.among(tasks.start, tasks.stop)
                 found.append((rows.task, best[rows.place]))
         for task, machine in self.every(np.flatnonzero(slow)):
-            cost = self._weighed(price[machine], problem.costs(task, machine), weights)
+            cost = self.weighed(price[machine], problem.costs(task, machine), weights)
             for t in np.unique(task[np.isin(problem.apart[task], list(apart))]).tolist():
                 mine, more = slice(*np.searchsorted(task, (t, t + 1))), apart[int(problem.apart[t])]
                 extra = whole(more.get(m, 0) for m in machine[mine].tolist())
@@ -154,7 +154,8 @@ class FlowStatement:
         return self.together(found)
 
     @staticmethod
-    def _weighed(price: Whole, costs: Mapping[str, Whole], weights: Mapping[str, int]) -> Whole:
+    def weighed(price: Whole, costs: Mapping[str, Whole], weights: Mapping[str, int]) -> Whole:
+        """(k,) prices and weighted costs, added up exactly."""
         total: Whole = price
         for rank, cost in costs.items():
             if weights.get(rank):
