@@ -20,8 +20,8 @@ PRESETS = ("quincy", "borg", "alsched", "load_spread", "random", "none")
 
 
 def part(name, machines, *tasks):
-    """A part of the cluster of machines a and b, in racks of their own, with slots on some of them."""
-    cluster = tuple(Machine(name=m, rack=m, slots=int(m in machines)) for m in "ab")
+    """A part of the cluster of machines a, b and c, in racks of their own, with slots on some of them."""
+    cluster = tuple(Machine(name=m, rack=m, slots=int(m in machines)) for m in "abc")
     return FlowInstance(name=name, machines=cluster, jobs=(FlowJob(name=name, tasks=tasks),) if tasks else ())
 
 
@@ -100,6 +100,16 @@ def test_a_bound_that_is_too_high_and_prices_that_prove_less_are_refused():
     leaf = {"complete": ["task"], "rows": {"machine": {"default": -1000, "at": {}}}}
     dear = document | {"proof": {"format": 3, "stages": stages | {"cost": [leaf]}}}
     assert not verify(dear, cluster).ok
+
+
+def test_prices_of_the_wrong_sign_prove_nothing_false():
+    """A negative price of the free slot would raise the bound above the costs, which are 0."""
+    leaf = {"complete": ["task"], "rows": {"machine": {"default": 1000, "at": {}}}}
+    forged = {"status": "feasible", "bound": None, "gap": None, "certificate": None}
+    forged["proof"] = {"format": 3, "stages": {"cost": [leaf]}}
+    parts = part("p", "a", FlowTask(name="s")), part("q", "b", FlowTask(name="t")), part("r", "c")
+    joined = join([(each, solve(each, preset="alsched").to_dict() | forged) for each in parts])
+    assert joined.stages[-1].bound <= joined.stages[-1].value == 0
 
 
 def refusals():
