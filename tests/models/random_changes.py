@@ -32,7 +32,9 @@ class Changed:
         self.best = np.zeros(len(self.program.arrays.cost)) if found is None else found
 
     def draw(self) -> Changed:
-        """Make one to four changes; those that a model refuses by name are left out of both."""
+        """Make one to four changes, where there are variables; what a model refuses by name is left out of both."""
+        if not len(next(iter(self.index.values()))):
+            return self
         for k in range(int(self.rng.integers(1, 5))):
             try:
                 getattr(self, f"_{self.rng.choice(KINDS)}")(f"own{k}")

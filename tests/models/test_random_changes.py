@@ -9,6 +9,7 @@ import pytest
 
 from flowlex import generate, model_for
 from flowlex.models.allocation.model import Allocation
+from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.models.jit.model import JitBandwidth
 from flowlex.models.load.model import LoadPartition
@@ -16,6 +17,7 @@ from flowlex.models.solution import ModelError
 from flowlex.testing.staged_optimum import optimise
 from flowlex.validation.certificates import verify
 from tests.models.allocation.cases import random_instance
+from tests.models.flow.ties import GOALS, tied_cluster
 from tests.models.gpu.cases import random_round
 from tests.models.jit.test_changes import LOADS, tiny
 from tests.models.load.test_changes import VARIANTS, random_cluster
@@ -47,7 +49,11 @@ def network(seed):
     return model_for(generate("network-random", seed=seed, nodes=6, arcs=14, unbounded=0.0))
 
 
-UNITS = {gpu: 1.0, load: 1.0, allocation: 1 / 16, jit: 1.0, network: 4.0}
+def flow(seed):
+    return FlowScheduling(tied_cluster(seed, most_tasks=5), goals=GOALS)
+
+
+UNITS = {flow: 1.0, gpu: 1.0, load: 1.0, allocation: 1 / 16, jit: 1.0, network: 4.0}
 
 
 @pytest.mark.parametrize("family", UNITS, ids=lambda family: family.__name__)

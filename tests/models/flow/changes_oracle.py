@@ -1,4 +1,4 @@
-"""Flow scheduling, changed or not, as a plain program by HiGHS, from the instance; uses no code of models.
+"""Flow scheduling as a plain program by HiGHS, from the instance; uses no code of models.
 
 It knows the goals of `tests.models.flow.ties`: shares by guarantees and limits, strict priority, required and
 forbidden resources, utilities, spread load (2 a task), and a credit of 3 for staying; capacities, and limits of

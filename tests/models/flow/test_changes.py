@@ -7,14 +7,12 @@ import json
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import verify
-from tests.models.flow.changes_oracle import Program
 from tests.models.flow.ties import GOALS, tied_cluster, with_capacities
 from tests.validation.certificates.clusters import GOALS as OPTIONS
 from tests.validation.certificates.clusters import random_cluster
@@ -141,100 +139,6 @@ def test_the_unchanged_statement_has_the_optimum_of_the_quick_method(seed):
         assert sum(value for name, value in stages.items() if not name.startswith("waiting_")) == score.cost
         waiting = [value for name, value in stages.items() if name.startswith("waiting_")]
         assert not waiting or waiting == [count for _, count in score.waiting]
-
-
-def random_change(rng, changed, program):
-    """Apply one random change to both; return False if the model has nothing to change in this way."""
-    levels = ("task", "machine", "job", "rack", "zone", "gpu")
-    columns = [c for c in program.find("x")]
-    if not columns:
-        return changed, False
-    labels = program.labels[int(rng.choice(columns))][1]
-    where = {str(level): labels[level] for level in rng.permutation(levels)[: int(rng.integers(1, 3))]}
-    if any(level not in changed.unchanged_problem.blocks["x"].index.levels for level in where):
-        return changed, False
-    x, mine = changed.variables["x"].sel(**where), program.find("x", **where)
-    kind = int(rng.integers(0, 7))
-    if kind == 0:
-        side, relation = int(rng.integers(0, 3)), str(rng.choice(["<=", ">=", "=="]))
-        name = f"own{len(changed.changes.changes)}"
-        total = x.sum()
-        rule = total <= side if relation == "<=" else total >= side if relation == ">=" else total == side
-        program.row(name, mine, side if relation != "<=" else -99, side if relation != ">=" else 99)
-        return changed.with_constraint(name, rule), True
-    if kind == 1:
-        by = [str(level) for level in rng.permutation(("job", "rack", "machine"))[: int(rng.integers(1, 3))]]
-        name, side = f"own{len(changed.changes.changes)}", int(rng.integers(0, 3))
-        for key in {tuple(program.labels[c][1][level] for level in by) for c in mine}:
-            own = {c: 2 for c in mine if tuple(program.labels[c][1][level] for level in by) == key}
-            program.row(name, own, -99, 2 * side)
-        return changed.with_constraint(name, 2 * x.sum(by=by) <= 2 * side), True
-    if kind == 2:
-        some = [each for each in ("machine", "share", "apart", "spread", "unscheduled") if each in changed.constraints]
-        if not some:
-            return changed, False
-        name = str(rng.choice(some))
-        program.rows.pop(name)
-        return changed.without(name), True
-    if kind == 3:
-        labels = {"task": labels["task"], "machine": labels["machine"]}
-        value, (column,) = int(rng.integers(0, 2)), program.find("x", **labels)
-        if not program.low[column] <= value <= program.high[column]:
-            return changed, False
-        program.low[column] = program.high[column] = value
-        return changed.with_fixed(changed.variables["x"].sel(**labels), value), True
-    if kind == 4:
-        if any(program.low[c] for c in mine):
-            return changed, False
-        for column in mine:
-            program.high[column] = 0
-        return changed.with_bounds(x, upper=0), True
-    if kind == 5:
-        stage, more = str(rng.choice(list(program.stages))), int(rng.integers(-3, 6))
-        for column in mine:
-            program.stages[stage][column] = program.stages[stage].get(column, 0) + more
-        return changed.with_cost(more * x.sum(), stage=stage), True
-    name = f"extra{len(changed.changes.changes)}"
-    column = program.column(name, 2)
-    program.row(f"{name}_row", {**mine, column: -1}, -99, 0)
-    program.stages["cost"][column] = 2
-    changed = changed.with_variable(name, upper=2, integer=True)
-    own, x = changed.variables[name], changed.variables["x"].sel(**where)
-    changed = changed.with_constraint(f"{name}_row", x.sum() - own.sum() <= 0)
-    return changed.with_cost(2 * own.sum(), stage="cost"), True
-
-
-def compare(seed):
-    """Compare a model with up to four random changes with the plain program; return whether it was changed."""
-    rng, instance = np.random.default_rng(1000 + seed), tied_cluster(seed, most_tasks=5)
-    changed, program, made = FlowScheduling(instance, goals=GOALS), Program(instance), False
-    for _ in range(int(rng.integers(1, 5))):
-        changed, done = random_change(rng, changed, program)
-        made |= done
-    relaxed = made and rng.random() < 0.1
-    if not made:
-        return False
-    solution = (changed.relaxed() if relaxed else changed).solve()
-    wanted = program.solve(relaxed)
-    if wanted is None:
-        assert str(solution.status) == "infeasible"
-    else:
-        assert str(solution.status) == "optimal"
-        assert list(solution.stages) == list(wanted)
-        # The plain program gives way by 1e-5 a stage.
-        assert list(figures(solution).values()) == pytest.approx(list(wanted.values()), abs=1e-4)
-    proven(solution)
-    return True
-
-
-@pytest.mark.parametrize("part", range(2))
-def test_random_changes_equal_a_plain_program(part):
-    assert sum(compare(seed) for seed in range(part, 32, 2)) > 9
-
-
-@pytest.mark.slow
-def test_many_random_changes_equal_a_plain_program():
-    assert sum(compare(seed) for seed in range(60, 500)) > 300
 
 
 def _changes(document):
