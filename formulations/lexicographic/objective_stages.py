@@ -45,9 +45,7 @@ def solve_stages(
     options: SolveOptions | None = None,
     *,
     start: Floats | None = None,
-    accept: Callable[[Floats], Floats | None] | None = None,
     nodes: int | None = None,
-    known: Sequence[float] | None = None,
     steps: Sequence[float] | None = None,
     allowance: Callable[[int, float], float] | None = None,
     cut_rounds: int = 0,
@@ -68,13 +66,8 @@ def solve_stages(
         ``seed``, ``threads``.
     start
         (n,) initial answer; ignored if it breaks a bound or a row.
-    accept
-        For a program that is a relaxation: maps its answer to one of the full problem, perhaps a worse one, or to
-        None. Bounds stay those of the program.
     nodes
         Node limit of HiGHS in one stage; 0: only linear programs are solved.
-    known
-        Bounds of the stages known from elsewhere; a stage that reaches its bound is not searched further.
     steps
         The unit of which values of each stage are multiples, 0 for none; found from integer costs when omitted.
     allowance
@@ -104,10 +97,9 @@ def solve_stages(
     if scaling is not None:
         arrays, costs = scaling.applied(arrays, costs)
         steps = [step * unit for step, unit in zip(steps, units.tolist(), strict=True)]
-        known = [bound * unit for bound, unit in zip(known or (), units.tolist(), strict=False)]
     if watch is not None:
         watch.units = units
-    program = StageProgram(arrays, costs, options, until, accept, nodes, known or (), watch, strong)
+    program = StageProgram(arrays, costs, options, until, nodes, watch, strong)
     if start is not None:
         program.begin(start)
 
@@ -115,7 +107,7 @@ def solve_stages(
         unit = float(units[stage]) if stage < len(units) else 1.0
         return allowance(stage, value / unit) * unit if allowance is not None else 0.0
 
-    sorted_ = [vector for vector in vectors if accept is None and vector.fits(arrays, costs)]
+    sorted_ = [vector for vector in vectors if vector.fits(arrays, costs)]
     with interruptible(watch):
         found = _all_stages(program, costs, steps, given_up, cut_rounds, started, sorted_)
     return found if scaling is None else scaling.undone(found)
@@ -131,7 +123,7 @@ def _all_stages(
     vectors: Sequence[SortedVector],
 ) -> StagesOutcome:
     """Minimise stage after stage."""
-    arrays, accept, watch = program.arrays, program.accept, program.watch
+    arrays, watch = program.arrays, program.watch
     results: list[StageResult] = []
     message = ""
     for k, cost in enumerate(costs if len(costs) else [np.zeros(len(arrays.cost))]):
@@ -164,7 +156,7 @@ def _all_stages(
             least = f", at least {result.bound:g}" if np.isfinite(result.bound) else ""
             message = f"stage {len(results)} is not proven: {result.value:g}{least}"
     best = program.best
-    if best is not None and accept is None and len(program.integer) < len(best):
+    if best is not None and len(program.integer) < len(best):
         best = program.tidied(best)
     return StagesOutcome(
         Status.FEASIBLE if message else Status.OPTIMAL,
@@ -234,12 +226,6 @@ def _stage(
             if found is not None:
                 program.take(found, cost)
         trivial = _settled(program, root, whole, cost, step)
-    here = len(program.kept)
-    if trivial is None and here < len(program.known) and program.reached(program.known[here], cost, step):
-        assert program.best is not None
-        value = float(cost @ program.best)
-        bound = min(raised(root.bound, step), value)
-        trivial = StageResult(value, (root,), bound, value - bound <= close_to(value, 0))
     if trivial is None:
         program.quoted, program.sure = None, False
         if program.nodes != 0:
@@ -275,7 +261,7 @@ def _stage(
 
 def _settled(program: StageProgram, root: Leaf, whole: bool, cost: Floats, step: float) -> StageResult | None:
     """The best answer, if the relaxation has it as its vertex (``whole``) or its bound shows that none is better."""
-    if program.best is None or not ((whole and program.accept is None) or program.reached(root.bound, cost, step)):
+    if program.best is None or not (whole or program.reached(root.bound, cost, step)):
         return None
     value = float(cost @ program.best)
     return StageResult(value, (root,), value, True)
@@ -317,7 +303,7 @@ def _tree(program: StageProgram, cost: Floats, step: float) -> tuple[tuple[Leaf,
                 taken = program.take(vertex, cost) or not _uneven(program, vertex, 0.0)
                 best = inf if program.best is None else float(cost @ program.best)
                 # Within the tolerance of integers, a vertex may be better than the answer that it is rounded to.
-                exact = taken and (program.accept is not None or not _uneven(program, vertex))
+                exact = taken and not _uneven(program, vertex)
                 settled = exact or raised(leaf.bound, step) >= best - close_to(best, 0)
             else:
                 settled = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -88,9 +88,7 @@ class StageProgram:
     costs: Sequence[Floats]
     options: SolveOptions
     until: float
-    accept: Callable[[Floats], Floats | None] | None = None
     nodes: int | None = None
-    known: Sequence[float] = ()
     watch: Watch | None = None
     #: Whether columns to branch on are chosen by trying them.
     strong: bool = False
@@ -118,7 +116,7 @@ class StageProgram:
 
     def __post_init__(self) -> None:
         self.integer = np.flatnonzero(self.arrays.integrality)
-        self.idle = self._idle_columns() if len(self.costs) > 1 and self.accept is None else None
+        self.idle = self._idle_columns() if len(self.costs) > 1 else None
         relaxation = replace(self.arrays, integrality=np.zeros_like(self.arrays.integrality))
         self.lp = quiet(solver=choose_algorithm(relaxation, SolveOptions()), random_seed=self.options.seed)
         pass_model(self.lp, relaxation)
@@ -558,18 +556,13 @@ class StageProgram:
             self.best = found
 
     def take(self, values: Floats, cost: Floats) -> bool:
-        """Make values that are integer where required the best answer, if they are accepted and no worse.
+        """Make values that are integer where required the best answer, if they are no worse.
 
         False: they satisfy the rows only before they are rounded.
         """
         found = self.rounded(values)
         if self._moves_rows(found, values) and not self.keeps(found, WHOLE):
             return False
-        if self.accept is not None:
-            accepted = self.accept(found)
-            if accepted is None or any(float(before @ accepted) > side + WHOLE for before, side in self.kept):
-                return True
-            found = accepted
         if self.best is None or cost @ found <= cost @ self.best + close_to(float(cost @ self.best), 0):
             self.best = found
         return True
