@@ -89,7 +89,7 @@ WRITERS = {
 def test_no_command_writes_over_a_file_unless_told_to(run, tmp_path, command):
     write_instance(generate("gpu-figure4"), tmp_path / "figure4.json")
     write_instance(generate("flow-random"), tmp_path / "flow.json")
-    assert run("export", "figure4.json", "-o", "figure4.lp").exit_code == 0
+    (tmp_path / "figure4.lp").write_text("Minimize\n x\nSubject To\n c: x >= 1\nGeneral\n x\nEnd\n")
     (tmp_path / "a.svg").write_text("mine")
     refused = run(*WRITERS[command])
     assert refused.exit_code == 2 and "a.svg is there already; use --force to overwrite it" in refused.stderr

@@ -25,14 +25,8 @@ from flowlex.instances.instance_base import InstanceError
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory):
-    """Two large instances, plain and packed."""
-    folder = tmp_path_factory.mktemp("large")
-    flow = generate("flow-scale", machines=5000, tasks=10_000)
-    network = generate("network-random", nodes=2000, arcs=200_000)
-    for name in ("flow.json", "flow.json.gz", "network.json", "network.json.gz"):
-        write_instance(flow if "flow" in name else network, folder / name)
-    return folder
+def network():
+    return generate("network-random", nodes=2000, arcs=200_000)
 
 
 def piped(data: bytes, *words: str) -> Result:
@@ -72,9 +66,10 @@ def test_an_instance_from_standard_input(run, write):
     assert empty.exit_code == 1 and "the file is empty" in json.loads(empty.stdout)["message"]
 
 
-def test_a_memory_limit_ends_one_instance(run, write, large):
+def test_a_memory_limit_ends_one_instance(run, write, network):
     write("a.json")
-    result = run("solve", large / "network.json", "a.json", "--engine", "pulp", "--memory-limit", 60, "--json")
+    write_instance(network, "network.json")
+    result = run("solve", "network.json", "a.json", "--engine", "pulp", "--memory-limit", 60, "--json")
     assert result.exit_code == 1
     records = map(json.loads, result.stdout.splitlines())
     small, big = sorted(records, key=lambda record: record["instance"] != "a.json")
@@ -85,10 +80,13 @@ def test_a_memory_limit_ends_one_instance(run, write, large):
 
 @pytest.mark.rare
 @pytest.mark.parametrize("limit", [20, 30, 60])
-def test_a_library_that_ends_its_process_for_lack_of_memory_is_no_riddle(run, monkeypatch, large, limit):
+def test_a_library_that_ends_its_process_for_lack_of_memory_is_no_riddle(run, monkeypatch, network, limit):
     """Plain and compressed files: one line each with the reason, and no backtrace that deadlocks."""
     monkeypatch.setenv("RUST_BACKTRACE", "1")
-    result = run("solve", large, "--engine", "pulp", "--memory-limit", limit, "--json")
+    flow = generate("flow-scale", machines=5000, tasks=10_000)
+    for name in ("flow.json", "flow.json.gz", "network.json", "network.json.gz"):
+        write_instance(flow if "flow" in name else network, f"in/{name}")
+    result = run("solve", "in", "--engine", "pulp", "--memory-limit", limit, "--json")
     records = list(map(json.loads, result.stdout.splitlines()))
     assert result.exit_code == 1 and len(records) == 4
     known = f"needs more than the memory limit of {limit} MB"

@@ -78,7 +78,7 @@ def test_a_price_beyond_all_transfers_is_waiting_as_little_as_can_be(seed: int, 
     assert sorted(most.placement.running_by_job) == sorted(least.placement.running_by_job)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(0, 2**31))
 def test_what_a3_does(seed: int) -> None:
     """A higher price of waiting never reduces running tasks or transfer; with ``least`` it changes nothing."""
