@@ -217,7 +217,7 @@ class SchedulerDatabase(Store):
             # One statement: within a pipeline of several, no timeout of the server would end a client that is cut off.
             connection.execute(sa.insert(LOG).values(rows))
 
-    def records(self, after: int, most: int = 2000) -> list[tuple[int, Document]]:
+    def records(self, after: int, most: int) -> list[tuple[int, Document]]:
         """Return at most so many records after a number, in order; raise `LookupError` if some are gone already."""
         wanted = sa.select(LOG.c.number, LOG.c.record).where(LOG.c.number > after).order_by(LOG.c.number).limit(most)
         with self.database.read() as connection:

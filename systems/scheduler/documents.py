@@ -127,7 +127,7 @@ class Core(Protocol):
         """Time of the last change."""
 
     def solve_ahead(self) -> None:
-        """Do ahead, before a record, what the next decision or question would have to do."""
+        """Do after a decision what the next one or a question would have to do; it must be done before any event."""
 
     def take(self, event: Document, at_s: float) -> None:
         """Apply an event completely, or raise `RefusedEvent`."""

@@ -59,7 +59,7 @@ class ClusterCore:
         return self.scheduler.state.now_s
 
     def solve_ahead(self) -> None:
-        """Solve the network."""
+        """Solve the network after a step."""
         self.scheduler.state.solve_ahead()
 
     def take(self, event: Document, at_s: float) -> None:

@@ -1,7 +1,6 @@
 """Read the state folder of the service of earlier versions: a snapshot, and a log of lines with a checksum.
 
-``state-N`` is the state before the first line of ``log-N.jsonl``. Its answers to idempotency keys are not taken over,
-as they named no holder.
+``state-N`` is the state before the first line of ``log-N.jsonl``. Answers to keys, which had no holder, are left out.
 """
 
 from __future__ import annotations
@@ -26,11 +25,10 @@ def read_folder(folder: Path, database: SchedulerDatabase) -> int:
         raise ValueError(f"{folder / 'service.json'} cannot be read ({error}); name the --state folder") from error
     if database.begun() is not None:
         raise ValueError(f"{database.place} belongs to a service already; name a new database")
-    digits = 9 * "[0-9]"
-    state = max(folder.glob(f"state-{digits}"), default=None)
+    state = max(folder.glob(f"state-{9 * '[0-9]'}"), default=None)
     core, count = CORES[settings.kind].loader(settings.options)(None if state is None else state.read_bytes()), 0
     first = 0 if state is None else int(state.name[-9:])
-    last = max((int(path.stem[-9:]) for path in folder.glob(f"log-{digits}.jsonl")), default=first)
+    last = max((int(path.stem[-9:]) for path in folder.glob(f"log-{9 * '[0-9]'}.jsonl")), default=first)
     for path in (folder / f"log-{number:09d}.jsonl" for number in range(first, last + 1)):
         if not path.is_file():
             raise ValueError(f"{path} is missing; restore the folder from a backup")

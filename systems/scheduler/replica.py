@@ -36,8 +36,9 @@ from flowlex.systems.telemetry.tokens_and_rights import digest
 
 _LOG = logging.getLogger(__name__)
 _MOST_WAITING, _MOST_TOGETHER = 1000, 200
-#: Seconds between two looks at the database, and between two full garbage collections (each 0.3 s at 10 000 machines).
-_POLL_S, _COLLECT_S = 0.1, 600.0
+#: Seconds between two looks at the database, between full garbage collections (each 0.3 s at 10 000 machines), and most
+#: that a follower waits with events for their decision: in between, the network has no optimum.
+_POLL_S, _COLLECT_S, _HOLD_S = 0.1, 600.0, 1.0
 #: Seconds after a client's last request for the leader for which it counts as coming here instead.
 _ASKED_S = 3.0
 T = TypeVar("T")
@@ -55,6 +56,8 @@ class StorageError(Refusal):
 
 class NotLeading(StorageError):
     """Another process leads: ask that one. ``leader``: its address, empty if none is known."""
+
+    reason = "not_leading"
 
     def __init__(self, leader: str = "") -> None:
         self.leader = leader
@@ -112,7 +115,6 @@ class Replica:
         for thread in self._threads:
             thread.start()
 
-    # What others call -------------------------------------------------------------------------------------------
     @property
     def stuck(self) -> bool:
         """Whether the database has not answered this leader for a lease, so that another process may lead."""
@@ -155,7 +157,6 @@ class Replica:
             self._compacting.kill()
             self._compacting.wait()
 
-    # On the core thread -------------------------------------------------------------------------------------------
     def _call(self, run: Callable[[], T], *, changes: bool = False, urgent: bool = False) -> Future[T]:
         if self._queue.qsize() > _MOST_WAITING and not urgent:
             raise BusyError(f"{self._queue.qsize()} requests wait")
@@ -200,7 +201,7 @@ class Replica:
     def _core(self) -> Core:
         if not self._usable:
             raise StorageError(self.failing or "the state is read from the database again")
-        self._memory.core.solve_ahead()  # between any two records, as followers do
+        self._memory.core.solve_ahead()
         return self._memory.core
 
     def _known(self, holder: str, key: str, body: str) -> Answer | None:
@@ -325,10 +326,10 @@ class Replica:
             kind = "decision" if "decided" in record else "event"
             self._counted.labels(kind).inc(len(record.get("events", (0,))))
 
-    def _follow_up(self) -> None:
-        """Apply further records, or read the state again if the memory cannot be used."""
+    def _follow_up(self, hold_s: float = 0.0) -> None:
+        """Apply further records, or read the state again if the memory cannot be used; ``hold_s`` as in `follow`."""
         try:
-            while self._usable and self._memory.follow(self.database):
+            while self._usable and self._memory.follow(self.database, hold_s):
                 pass
         except sa.exc.SQLAlchemyError:
             raise
@@ -359,7 +360,7 @@ class Replica:
                     if time.monotonic() > self._renewed + self._pace.lease_s / 5:
                         self._as_leader(self.database.renew)
                     continue
-                self._call(self._follow_up, urgent=True).result()
+                self._call(partial(self._follow_up, _HOLD_S), urgent=True).result()
                 cut_off = self._cut_off(self.leader)  # first, as a lease that was renewed meanwhile cannot be taken
                 lease = self.database.lease()
                 if lease[:2] != seen[:2]:

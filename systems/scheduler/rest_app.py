@@ -69,9 +69,7 @@ class Served:
                 return answer.result()
             if self.replica.stuck:
                 break
-        slow = refuse(503, "slow", "no answer in time; the same Idempotency-Key tells whether it was taken")
-        slow.headers = None  # no Retry-After: clients try the next address
-        raise slow
+        raise TimeoutError
 
     async def read(self, question: Callable[[Any], Any]) -> Response:
         """Query the scheduler of this process; a slow answer is found on another thread, one at a time."""
@@ -111,7 +109,7 @@ def _router(tag: str, prefix: str = "/v1", **options: Any) -> APIRouter:
 
 
 cluster_router: APIRouter = _router("scheduler", responses=ERRORS)
-gpu_router: APIRouter = _router("gpu rounds", responses=ERRORS)
+gpu_router: APIRouter = _router("GPU rounds", responses=ERRORS)
 router: APIRouter = _router("decisions", responses=ERRORS)
 health_router: APIRouter = _router("service", "")
 
@@ -127,11 +125,10 @@ def create_app(replica: Replica, settings: Settings) -> FastAPI:
         tokens.cancel()
         await asyncio.to_thread(replica.close)
 
-    kinds = {"scheduler": ("flowlex scheduler", cluster_router), "gpu": ("flowlex GPU rounds", gpu_router)}
-    title, own = kinds[replica.settings.kind]
-    app = FastAPI(title=title, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    own = {"scheduler": cluster_router, "gpu": gpu_router}[replica.settings.kind]
+    app = FastAPI(title=f"flowlex {own.tags[0]}", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     routers = own, router, routes_service.router, health_router, routes_service.page_router
-    equip(app, service, routers, HANDLERS | {doc.Refusal: _refused})
+    equip(app, service, routers, HANDLERS | {doc.Refusal: _refused, TimeoutError: _refused})
     return app
 
 
@@ -218,9 +215,10 @@ async def metrics(service: ServedDep, who: Reader) -> Response:
 
 
 async def _refused(request: Request, error: Exception) -> Any:
-    assert isinstance(error, doc.Refusal)
-    refusal = refuse(error.status, error.reason, str(error))
-    if isinstance(error, NotLeading):
-        refusal = refuse(503, "not_leading", str(error), leader=error.leader)
-        refusal.headers = None  # as above
+    refusal = refuse(503, "slow", "no answer in time; the same Idempotency-Key tells whether it was taken")
+    if isinstance(error, doc.Refusal):
+        more: Any = {"leader": error.leader} if isinstance(error, NotLeading) else {}
+        refusal = refuse(error.status, error.reason, str(error), **more)
+    if isinstance(error, NotLeading | TimeoutError):
+        refusal.headers = None  # no Retry-After: clients try the next address
     return await HANDLERS[HTTPException](request, refusal)

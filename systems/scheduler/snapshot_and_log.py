@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 import zlib
 from collections import OrderedDict, deque
 from typing import NamedTuple
@@ -51,6 +52,7 @@ class Memory:
 
     def __init__(self, core: Core, number: int, answers: Document) -> None:
         self.core, self.number, self.began = core, number, number
+        self._held_at = time.monotonic()  # when no events waited last
         self.answered: OrderedDict[tuple[str, str], Answer] = OrderedDict(
             ((holder, key), Answer(*said)) for holder, key, *said in answers.get("keys", ())
         )
@@ -73,9 +75,12 @@ class Memory:
                 errors.append(error)
         raise ValueError(f"{database.place}: no state can be read: {errors[0]}") from errors[0]
 
-    def follow(self, database: SchedulerDatabase) -> int:
-        """Apply further records of the log; return how many came."""
-        rows = database.records(self.number)
+    def follow(self, database: SchedulerDatabase, hold_s: float = 0.0) -> int:
+        """Apply further records of the log; return how many. Events wait ``hold_s`` seconds for their decision."""
+        rows, now = database.records(self.number, 2000), time.monotonic()
+        ready = max((k for k, (_, record) in enumerate(rows, 1) if "decided" in record), default=0)
+        self._held_at = now if ready or not rows else self._held_at
+        rows = rows if now >= self._held_at + hold_s else rows[:ready]
         for number, record in rows:
             replay(self.core, record)
             self.note(number, record)

@@ -22,3 +22,4 @@ def schedule_small_cluster() -> None:
         scheduler.step(now_s=120.0)
     session: Any = scheduler.state.session
     scale_costs(session.network(), 2**62)
+    session.cheapest_paths(session.root)

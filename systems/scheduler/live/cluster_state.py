@@ -331,14 +331,14 @@ class LiveState:
                 self.network.set_job(live.job.name, self.bounds(live, *live.share))
 
     def solve_ahead(self) -> None:
-        """Solve the network with the events so far, so that the next step and explanations find their work done.
+        """Solve the network again after a step, as its changes have their own costs: questions find an optimum then.
 
-        Not where it may have no solution before `advance`, and not after many events, as together they are solved
-        faster. Which of two equally good schedules a step finds may depend on it.
+        Not after events: an optimum between tasks that end and tasks that come may be far from both. Not where there
+        may be none before `advance`. Which of two equally good schedules a step finds may depend on it.
         """
-        session, many = self.session, self.events > 16 + len(self.tasks) // 50
+        session = self.session
         bounded = self.claims is not None or bool(self.preemptions.jobs)
-        if not session.changes or many or bounded or isinstance(session, PhasedSession):
+        if self.events or not session.changes or bounded or isinstance(session, PhasedSession):
             return
         if self.as_decided is None or self.as_decided[0] != self.steps:
             arcs = np.flatnonzero(session.flow)

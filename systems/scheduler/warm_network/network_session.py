@@ -364,4 +364,5 @@ def load_kernels() -> None:
     session.change_arc(cheap, node, 0, 0, 1)
     session.solve()
     assert session.flow[dear] == 1 and session.violations() == Violations(0, 0, 0)
+    assert session.cheapest_paths(node).reached[node]
     session.take_touched()

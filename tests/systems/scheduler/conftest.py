@@ -32,7 +32,7 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def start(url: str) -> Iterator[Callable[..., Any]]:
+def start(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """Start a service of a kind in memory; it leads unless another one does (``leads=False``: do not wait for it)."""
     from fastapi.testclient import TestClient
 
@@ -41,6 +41,7 @@ def start(url: str) -> Iterator[Callable[..., Any]]:
     from flowlex.systems.scheduler.rest_app import create_app
     from flowlex.systems.telemetry.service_context import Settings
 
+    monkeypatch.setattr("flowlex.systems.scheduler.rest_app._WAIT_S", 120.0)  # loops may be compiled first
     with contextlib.ExitStack() as stack:
 
         def begin(kind: str = "scheduler", *, auth: bool = False, leads: bool = True, **options: Any) -> TestClient:

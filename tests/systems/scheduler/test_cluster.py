@@ -127,7 +127,7 @@ def test_a_restart_is_as_if_nothing_had_happened(start):
 
 
 def test_what_was_preempted_is_known_after_a_restart(start):
-    api = start()
+    api = start(lease_s=60.0)  # loops may be compiled first
     send(api, machine("m0"), job("old", "o1", "o2", preemptions_per_hour=1))
     api.post("/v1/step")
     send(api, job("new", "n"), {"event": "set_cost", "task": "n", "machine": "m0", "cost": -500})
@@ -147,14 +147,16 @@ def test_what_was_preempted_is_known_after_a_restart(start):
 
 
 def test_rules_and_capacities_over_http(start, monkeypatch):
-    api = start()
+    api = start(lease_s=60.0)
     gang = {"name": "g", "jobs": ["g"], "within": "rack"}
     send(api, machine("m0", 2), machine("m1", 2), job("f", "f0"))
     send(api, {"event": "set_goals", "goals": "borg"})
     send(api, job("g", "g0", "g1", "g2", "g3", priority=1) | {"gangs": [gang]})
     decision = api.post("/v1/step").json()
     assert decision["whole"] and decision["running"] == 1 and len(decision["waiting"]) == 4
-    why = api.get("/v1/explanation", params={"task": "g1"}).json()
+    answer = api.get("/v1/explanation", params={"task": "g1"})
+    assert answer.status_code == 200, answer.text
+    why = answer.json()
     assert why["rule"] == "gang" and "needs 4 slots at once" in why["reason"] and why["price"] is None
     assert why["unpriced"] == "" and why["stops"] == ["f0"]  # no cost replaces a more important task
     assert api.get("/v1/task", params={"name": "g1"}).json()["reason"] == why["reason"]
@@ -250,7 +252,7 @@ def test_a_defect_in_a_step_leaves_the_state_of_the_log(api, monkeypatch):
 def test_followers_have_the_state_of_the_leader_after_every_decision(start):
     """Which of two equally good schedules was taken is read from the log, not decided again."""
     rng, names, count = np.random.default_rng(1), [], 0
-    api = start(goals="borg")
+    api = start(goals="borg", lease_s=60.0)
     follower = start(goals="borg", leads=False, lease_s=1e6)
     late = None
     send(api, *(machine(f"m{k}", 2) for k in range(5)))
