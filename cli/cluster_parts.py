@@ -21,7 +21,6 @@ def cut(
     file: InstanceFile,
     parts: Annotated[int, typer.Option("--parts", metavar="K", min=1, help="Number of parts, at most that of racks.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files of the parts.")],
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the order of equal racks.")] = 0,
     force: ForceOption = False,
 ) -> None:
     """Cut the cluster of a flow-scheduling instance by racks into parts, a file each.
@@ -31,7 +30,7 @@ def cut(
     from flowlex.instances.files import instance_bytes
     from flowlex.instances.flow_partition import cut as cut_cluster
 
-    made = cut_cluster(_cluster(file), parts, seed)
+    made = cut_cluster(_cluster(file), parts)
     width = len(str(parts))
     paths = [str(output / f"{solution_stem(file)}-{k:0{width}}.json.gz") for k in range(1, parts + 1)]
     refuse_existing(force, *paths)

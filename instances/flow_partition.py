@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-import numpy as np
-
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask
 from flowlex.instances.input_errors import InstanceError
 
 
-def cut(instance: FlowInstance, parts: int, seed: int = 0) -> list[FlowInstance]:
+def cut(instance: FlowInstance, parts: int) -> list[FlowInstance]:
     """Cut a cluster by racks into parts of near equal numbers of slots, and give each task to one of them.
 
-    Racks go to the part with the fewest slots so far, those with most slots first; equal ones in random order. Tasks
-    come by priority. A running task stays with its machine. Any other task goes to a part whose machines meet each of
-    its requirements; of these to one with a free slot, where most of its data lies (then preferred machines and
-    machines with a cost of its own), with most free slots. A limit of preemptions is split by running tasks, rounded so
-    that the sum is the limit.
+    Racks stay in the order of the instance, so that neighbours stay together. Tasks come by priority. A running task
+    stays with its machine. Any other task goes to a part whose machines meet each of its requirements; of these to one
+    with a free slot, where most of its data lies (then preferred machines and machines with a cost of its own), with
+    most free slots, the first of equal ones. A limit of preemptions is split by running tasks, rounded so that the sum
+    is the limit. Equal instances are cut into equal parts.
 
     Machines of other parts that tasks of a part name (for data or a cost) are listed there without slots: so costs stay
     what they are, and the parts together are the instance.
@@ -29,8 +27,6 @@ def cut(instance: FlowInstance, parts: int, seed: int = 0) -> list[FlowInstance]
         The cluster with its jobs, without capacities and rules over several tasks, which the parts could not keep.
     parts
         Number of parts, at most that of racks.
-    seed
-        Random seed of the order of equal racks.
 
     Raises
     ------
@@ -44,12 +40,13 @@ def cut(instance: FlowInstance, parts: int, seed: int = 0) -> list[FlowInstance]
         raise InstanceError(f"{instance.name}: expected 1 to {len(racks)} parts (one rack each), got {parts}")
     if why := uncuttable(instance):
         raise InstanceError(f"{instance.name}: {why} may join machines or tasks of several parts; solve it whole")
-    names = [*racks]
-    order = np.random.default_rng(seed).permutation(len(names)).tolist()
+    whole, before, number = max(1, sum(racks.values())), 0, -1
     slots, part_of_rack = [0] * parts, dict[str, int]()
-    for rack in sorted((names[k] for k in order), key=lambda name: -racks[name]):
-        part_of_rack[rack] = least = slots.index(min(slots))
-        slots[least] += racks[rack]
+    for k, (rack, here) in enumerate(racks.items()):
+        wanted = (2 * before + here) * parts // (2 * whole)  # by the middle of the rack
+        number = max(min(wanted, number + 1, parts - 1), parts - len(racks) + k)  # no part is left without a rack
+        part_of_rack[rack], before = number, before + here
+        slots[number] += here
     part_of = {machine.name: part_of_rack[machine.rack] for machine in instance.machines}
     given = _given(instance, part_of, slots)
     return [_part(instance, k, parts, part_of, given) for k in range(parts)]
