@@ -1,8 +1,8 @@
-"""Loops that run as plain Python on small input and compiled on large input.
+"""Loops that run as plain Python on small input, and otherwise compiled by numba with its cache.
 
-`njit` marks a function for numba, and `loop` does so with our usual options. Calls run compiled; only within
-`small_work` do functions that no cache holds run as plain Python. `run` decides by the estimated steps of a call, so
-that nobody waits half a minute for the compiler to check a matrix of three rows. Numba is imported when needed.
+`njit` marks a function for numba, and `loop` does so with our usual options. Within `small_work` a loop that no cache
+holds runs as plain Python, with the loops that it calls, so that nobody waits half a minute for the compiler to check
+a matrix of three rows. Numba is imported when needed.
 """
 
 from __future__ import annotations
@@ -20,27 +20,21 @@ import numpy as np
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Limits for plain Python: steps of one call (about a microsecond each), and seconds for all calls of a process.
-PLAIN_STEPS, PLAIN_SECONDS = 1_000_000, 1.5
-#: The same limits for a function that no cache holds; compiling it takes up to 20 seconds.
-FIRST_STEPS, FIRST_SECONDS = 8_000_000, 6.0
+#: Inputs of at most this many cells are small; so are calls of `run` of this many steps (about a microsecond each).
+SMALL_CELLS, SMALL_STEPS = 2_000, 8_000_000
+#: Seconds that plain loops of a process may take before numba is imported to look for compiled ones (which takes
+#: 0.3 s), and before compiling pays.
+IMPORT_AFTER_S, COMPILE_AFTER_S = 0.1, 15.0
 
-#: Seconds that plain loops on small input may take before numba is imported to look for compiled ones.
-TINY_SECONDS = 0.1
-#: Inputs of at most this many cells are small; seconds that their plain loops may take before compiling pays.
-SMALL_CELLS, SMALL_SECONDS = 2_000, 15.0
 
-#: Compiled functions by loop; the globals that compiled and plain functions see instead of their module's.
-_twins: dict[Loop, Any] = {}
+class _Work:
+    """Whether the current input is small, and the processor seconds that plain loops have taken so far."""
+
+    small, seconds = False, 0.0
+
+
+#: The globals that compiled and plain functions see instead of their module's.
 _seen: dict[tuple[int, bool], dict[str, Any]] = {}
-#: Loops that `run` has compiled or loaded in this process.
-_ready: set[Loop] = set()
-
-
-class _Spent:
-    """Processor seconds spent in plain calls of `run`."""
-
-    seconds = 0.0
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Loop]:
@@ -66,46 +60,55 @@ class Loop:
 
     def __call__(self, *arguments: Any) -> Any:
         if self._ready is None:
-            if _work.small and _work.in_time() and (_work.tiny or self in _work.uncached or _work.uses_plain(self)):
-                return self.py_func(*arguments)
-            self._ready = self.twin()
+            if _Work.small and self.plain_pays():
+                return self.run_plain(*arguments)
+            self._ready = self.twin
         return self._ready(*arguments)
 
-    def twin(self) -> Any:
-        """The compiled function; the loops that it calls are compiled too."""
-        if self not in _twins:
-            from flowlex.formulations.numba_cache import dispatcher
+    def plain_pays(self) -> bool:
+        """Whether a small call should neither compile the loop nor wait for numba."""
+        if self._ready is not None or _Work.seconds > COMPILE_AFTER_S:
+            return False
+        return (_Work.seconds < IMPORT_AFTER_S and "numba" not in sys.modules) or not self.cached
 
-            _twins[self] = dispatcher(self._calling(compiled=True), self._options)
-        return _twins[self]
+    def run_plain(self, *arguments: Any) -> Any:
+        """Call the Python function; loops that it calls run as plain Python too."""
+        start = time.thread_time()
+        try:
+            with np.errstate(over="ignore"):  # hashes wrap around
+                return self._plain(*arguments)
+        finally:
+            _Work.seconds += time.thread_time() - start
 
     @functools.cached_property
-    def plain(self) -> FunctionType:
-        """The Python function; loops that it calls run as plain Python too."""
+    def twin(self) -> Any:
+        """The compiled function; the loops that it calls are compiled too."""
+        from flowlex.formulations.numba_cache import dispatcher
+
+        function = self._calling(compiled=True)
+        return self.__dict__.get("twin") or dispatcher(function, self._options)
+
+    @functools.cached_property
+    def _plain(self) -> FunctionType:
         return self._calling(compiled=False)
 
-    def _calling(self, *, compiled: bool) -> FunctionType:
-        function = self.py_func
-        assert isinstance(function, FunctionType)
-        names = _names(function.__globals__, compiled)
-        return FunctionType(function.__code__, names, function.__name__, function.__defaults__)
-
-    @property
+    @functools.cached_property
     def cached(self) -> bool:
-        """Whether a cache folder holds the compiled function."""
-        folder = getattr(getattr(self.twin(), "stats", None), "cache_path", None)
+        """Whether a cache folder held the compiled function when it was first asked for."""
+        folder = getattr(getattr(self.twin, "stats", None), "cache_path", None)
         return folder is not None and any(Path(folder).glob(f"*.{self.py_func.__name__}-*.nbi"))
 
-
-def _names(names: dict[str, Any], compiled: bool) -> dict[str, Any]:
-    """The globals of a module, with compiled or plain functions in place of the loops."""
-    key = id(names), compiled
-    if key not in _seen:
-        _seen[key] = seen = dict(names)
-        for name, value in names.items():
-            if isinstance(value, Loop):
-                seen[name] = value.twin() if compiled else value.plain
-    return _seen[key]
+    def _calling(self, *, compiled: bool) -> FunctionType:
+        """The function with the globals of its module, but with compiled or plain functions in place of loops."""
+        function = self.py_func
+        assert isinstance(function, FunctionType)
+        key = id(function.__globals__), compiled
+        if key not in _seen:
+            _seen[key] = seen = dict(function.__globals__)
+            for name, value in function.__globals__.items():
+                if isinstance(value, Loop):
+                    seen[name] = value.twin if compiled else value._plain
+        return FunctionType(function.__code__, _seen[key], function.__name__, function.__defaults__)
 
 
 def run(
@@ -120,57 +123,15 @@ def run(
     ``steps``: about how many steps it takes.
     ``compiling``: entered while the function is compiled or loaded, such as a clock that stands still.
     """
-    if function not in _ready and _plain_pays(function, steps):
-        start = time.thread_time()
-        try:
-            with np.errstate(over="ignore"):  # hashes wrap around
-                return function.plain(*arguments)
-        finally:
-            _Spent.seconds += time.thread_time() - start
+    if steps <= SMALL_STEPS and function.plain_pays():
+        return function.run_plain(*arguments)
     with compiling():
         import numba
 
-        twin = function.twin()
-        if hasattr(twin, "compile"):  # not where NUMBA_DISABLE_JIT is set
-            twin.compile(tuple(numba.typeof(argument) for argument in arguments))
-        _ready.add(function)
-    return twin(*arguments)
-
-
-def _plain_pays(function: Loop, steps: float) -> bool:
-    if steps <= PLAIN_STEPS and _Spent.seconds < PLAIN_SECONDS:
-        return True
-    return steps <= FIRST_STEPS and _Spent.seconds < FIRST_SECONDS and not function.cached
-
-
-class _Work:
-    """Whether the current input is small, and the time that plain loops have taken so far."""
-
-    def __init__(self) -> None:
-        self.small, self.began, self.spent = False, 0.0, 0.0
-        self.calls, self.late = 0, False
-        #: Whether the loops took so little that importing numba, which takes 0.3 s, would not pay.
-        self.tiny = True
-        #: Loops that no cache holds.
-        self.uncached: set[Loop] = set()
-
-    def uses_plain(self, loop: Loop) -> bool:
-        """Whether a loop that this process has not compiled is also in no cache."""
-        if not loop.cached:
-            self.uncached.add(loop)
-        return loop in self.uncached
-
-    def in_time(self) -> bool:
-        """Whether plain loops may go on; only every 64th call reads the clock, which takes a microsecond."""
-        self.calls += 1
-        if self.calls % 64 == 1:
-            spent = self.spent + time.thread_time() - self.began
-            self.tiny = self.tiny and spent < TINY_SECONDS and "numba" not in sys.modules
-            self.late = spent > SMALL_SECONDS
-        return not self.late
-
-
-_work = _Work()
+        function._ready = function.twin
+        if hasattr(function.twin, "compile"):  # not where NUMBA_DISABLE_JIT is set
+            function.twin.compile(tuple(numba.typeof(argument) for argument in arguments))
+    return function.twin(*arguments)
 
 
 @contextmanager
@@ -179,27 +140,26 @@ def small_work(cells: int) -> Iterator[None]:
 
     ``cells``: about how large the input is: nodes times pods, or machines times tasks.
     """
-    if _work.small or cells > SMALL_CELLS:
+    if _Work.small or cells > SMALL_CELLS:
         yield
         return
-    _work.small, _work.began = True, time.thread_time()
+    _Work.small = True
     try:
         yield
     finally:
-        _work.spent += time.thread_time() - _work.began
-        _work.small = False
+        _Work.small = False
 
 
 @contextmanager
 def always_compiled() -> Iterator[None]:
     """Compile every loop that is called inside, however small its input."""
-    global PLAIN_STEPS, FIRST_STEPS, SMALL_CELLS
-    limits = PLAIN_STEPS, FIRST_STEPS, SMALL_CELLS
-    PLAIN_STEPS, FIRST_STEPS, SMALL_CELLS = 0, 0, -1
+    global SMALL_CELLS, SMALL_STEPS
+    limits = SMALL_CELLS, SMALL_STEPS
+    SMALL_CELLS, SMALL_STEPS = -1, -1
     try:
         yield
     finally:
-        PLAIN_STEPS, FIRST_STEPS, SMALL_CELLS = limits
+        SMALL_CELLS, SMALL_STEPS = limits
 
 
 def with_small_work(function: Function) -> Function:

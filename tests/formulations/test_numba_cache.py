@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import SOURCE
-
 #: Neither of numba's cache folders is writable, as in a read-only container whose user has no home.
 NOWHERE = """
 import sys, tempfile
@@ -98,17 +96,6 @@ def test_loops_kept_by_a_version_with_other_modules_are_compiled_anew(tmp_path):
         assert done.stderr.count("compiling numerical loops") == compiled
 
 
-def test_every_compiled_loop_finds_a_folder_to_be_kept_in():
-    rooms = ("formulations", "models", "validation", "systems")
-    paths = [
-        path
-        for room in rooms
-        for path in (SOURCE / room).rglob("*.py")
-        if path.name not in ("numba_cache.py", "deferred_compilation.py")
-    ]
-    assert [str(path) for path in paths if re.search(r"^\s*(from|import) numba\b", path.read_text(), re.M)] == []
-
-
 SMALL = """
 import sys
 from flowlex.formulations import deferred_compilation as loops
@@ -120,10 +107,10 @@ def thrice(x):
     return twice(x) + x
 with loops.small_work(10):
     small = thrice(2)
-compiled = "numba" in sys.modules and bool(thrice.twin().overloads)
+compiled = "numba" in sys.modules and bool(thrice.twin.overloads)
 with loops.small_work(loops.SMALL_CELLS + 1):
     large = thrice(2)
-print(small, compiled, large, bool(thrice.twin().overloads))
+print(small, compiled, large, bool(thrice.twin.overloads))
 """
 
 

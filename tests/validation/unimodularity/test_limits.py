@@ -79,13 +79,10 @@ def test_plain_and_compiled_loops_agree(shape: tuple[int, int], monkeypatch: pyt
         examples.jit_matrix(examples.random_flows(shape[0], 5, seed=2), 4),
         examples.two_sum(examples.r10(), examples.network(*shape, seed=3)),
     ]
-    monkeypatch.setattr(deferred_compilation._Spent, "seconds", 0.0)
-    monkeypatch.setattr(deferred_compilation, "_ready", set())
-    plain = [check(matrix) for matrix in matrices]
-    assert not deferred_compilation._ready
-    monkeypatch.setattr(deferred_compilation, "PLAIN_STEPS", 0)
-    monkeypatch.setattr(deferred_compilation, "FIRST_STEPS", 0)
-    compiled = [check(matrix) for matrix in matrices]
-    assert deferred_compilation._ready
+    with monkeypatch.context() as patch:
+        patch.setattr(deferred_compilation.Loop, "plain_pays", lambda _: True)
+        plain = [check(matrix) for matrix in matrices]
+    with deferred_compilation.always_compiled():
+        compiled = [check(matrix) for matrix in matrices]
     for one, two in zip(plain, compiled, strict=True):
         assert (one.answer, one.certificate, one.witness) == (two.answer, two.certificate, two.witness)
