@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flowlex.models.problem import Problem
 
 #: Largest number of columns of a statement by pod, node and card.
-LARGEST_STATEMENT = 200_000
+LARGEST_STATEMENT = 1_000_000
 #: Largest denominator of the unit of loads and shares; loads without such a unit are rounded.
 _LOAD_UNIT = 10**9
 #: Largest coefficient that HiGHS accepts.
