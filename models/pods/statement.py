@@ -49,8 +49,9 @@ _READINGS = {
     "equal": "used shares of the node, equally weighted",
     "cluster": "used shares of the cluster, weighted by the node's shares of it, normalised",
 }
-#: Rows of the balance.
+#: Rows of the balance, and its variables, which are the last.
 BALANCE_ROWS = ("largest", "mean", "above", "below", "distance", "tangent")
+BALANCE_VARIABLES = ("largest_load", "centre", "apart", "square", "distance")
 #: Rows that no change may drop, and why.
 NEEDED = {
     "pod": "a pod would run more than once",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Floats
 from flowlex.instances.pods import PodInstance
@@ -17,7 +18,7 @@ from flowlex.models.model_base import ModelError
 from flowlex.models.pods.problem.balance_measures import SCALE, Measure
 from flowlex.models.pods.problem.cluster import Cluster
 from flowlex.models.pods.problem.placement_columns import PlacementColumns, pods_of_values
-from flowlex.models.pods.statement import BALANCE_ROWS
+from flowlex.models.pods.statement import BALANCE_ROWS, BALANCE_VARIABLES
 
 if TYPE_CHECKING:
     from flowlex.models.problem import Problem
@@ -61,22 +62,26 @@ class StagePrograms:
     ) -> LinearProgram:
         """The program of an objective (None: of none), with objectives before it at these values.
 
-        Only the program of the balance has rows of the balance. Rows with a positive right-hand side are divided by it,
-        so that the solver's tolerances are relative.
+        Only the program of the balance has its rows and variables. Values of levels are kept exactly. Rows with a
+        positive right-hand side are divided by it, so that the solver's tolerances are relative.
         """
-        from flowlex.models.problem import flat_program
+        from flowlex.models.problem import KEPT, flat_program
 
         problem = self.state(tangents)
         problem = problem.copy() if objective is None else problem.alone(objective, before)
-        for name in BALANCE_ROWS if objective != "balance" else ():
-            problem.rows.pop(name, None)
+        if objective != "balance":
+            for name in BALANCE_ROWS:
+                problem.rows.pop(name, None)
+            for name in BALANCE_VARIABLES:
+                problem.blocks.pop(name, None)
         program = flat_program(problem, None if objective is None else 0)
         for name, block in program.constraint_blocks.items():
-            if block.relation == "<=":
-                scale = 1.0 / np.where(block.rhs > 0, block.rhs, 1.0)
-                program.constraint_blocks[name] = replace(
-                    block, expression=block.expression * scale, rhs=block.rhs * scale
-                )
+            if name.endswith(KEPT) and not name.startswith("admission fair"):
+                program.constraint_blocks[name] = replace(block, relation="==")
+            elif block.relation == "<=":
+                size, sums = np.where(block.rhs > 0, block.rhs, 1.0), block.expression
+                sums = Expression(sums.row, sums.column, sums.value / size[sums.row], sums.constant)
+                program.constraint_blocks[name] = replace(block, expression=sums, rhs=block.rhs / size)
         return program
 
     def balance(
