@@ -175,7 +175,7 @@ class ProgramMethod:
     def _read(self, engine: EngineName, found: ProblemSolution, at: Integers) -> FlowRun:
         """The schedule of an answer of the statement, with the proof of its stages."""
         assert found.program is not None
-        values = {name: int(stage.exact[0]) for name, stage in found.stages.items()}
+        values = values_of(self.problem, self._columns(at))  # an answer in time may use expensive slots
         bounds = {name: int(stage.exact[1]) for name, stage in found.stages.items() if stage.exact[1] is not None}
         proof = to_document(found.found, in_plain_labels(found.program, self.problem))
         return self._run_of(engine, at, values, bounds, lambda: {"proof": proof})
