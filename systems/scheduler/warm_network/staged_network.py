@@ -158,7 +158,7 @@ class PhasedSession:
             joined = joined * base + each
         distance, zero = np.zeros(nodes, object), np.zeros(nodes, object)
         t = first._t._replace(capacity=capacity, flow=self.flow, cost=joined, pi=zero, distance=distance)
-        stamp = cheapest.plain(t, source, without, False)
+        stamp = cheapest.run_plain(t, source, without, False)
         reached, cost = t.stamp[:nodes] == stamp, zero
         for divisor, stage in zip(self.divisors[::-1], self.stages[::-1], strict=True):
             digit = (distance + base // 2) % base - base // 2
