@@ -285,7 +285,8 @@ def join(
     prices["cost"] = wide(prices["cost"]) + wide(table.rest)
     tasks = sum(len(each.hashes) for each in facts)
     sources = [source for source, _ in parts]
-    priced = [table.priced(k, sources[k], prices, stages, tasks) for k in range(len(facts))]
+    orders = [np.argsort(price, kind="stable") for price in prices.values()]
+    priced = [table.priced(k, sources[k], prices, orders, stages, tasks) for k in range(len(facts))]
     sums = list(mapper(least_sums, priced))
     values = {f"waiting_{k}": n for k, n in waiting.items()} | {"cost": sum(f.figures["cost"] for f in facts)}
     found, tight = list[JoinedStage](), True
@@ -355,12 +356,14 @@ class _Table:
         number: int,
         source: str | Path | FlowInstance,
         prices: Mapping[str, NDArray[Any]],
+        orders: Sequence[Ints],
         weights: Mapping[str, Mapping[int, int]],
         tasks: int,
     ) -> _PricedPart:
         """A part with those machines of others that its tasks know, and the cheapest of those that look alike to them.
 
         Tasks know machines that the part lists or names, and racks of which it lists a machine or which it names.
+        ``orders``: all machines by ascending price, for each stage.
         """
         part = self.facts[number]
         known, near = np.zeros(len(self.names), bool), np.zeros(len(self.racks), bool)
@@ -373,15 +376,16 @@ class _Table:
                 known[self.at[name]] = True
             if what == "rack" and name in self.racks:
                 near[self.racks[name]] = True
-        foreign = np.flatnonzero((self.part != number) & ~known)
-        group = self.label[foreign] * (1 + len(self.racks)) + np.where(
-            near[self.rack[foreign]], 1 + self.rack[foreign], 0
-        )
-        chosen = known & (self.part != number)
+        group = self.label * (1 + len(self.racks)) + np.where(near[self.rack], 1 + self.rack, 0)
+        foreign = self.part != number
+        chosen = known & foreign
         chosen[here] = False
-        for price in prices.values():
-            order = np.lexsort((price[foreign], group))
-            chosen[foreign[order[np.unique(group[order], return_index=True)[1]]]] = True
+        foreign &= ~known
+        for order in orders:
+            order = order[foreign[order]]
+            first = np.full(int(group.max(initial=-1)) + 1, len(order))
+            np.minimum.at(first, group[order], np.arange(len(order)))
+            chosen[order[first[first < len(order)]]] = True
         more = np.flatnonzero(chosen).tolist()
         listed = [self.at.get(name, -1) for name in part.machines]
         every = np.array([*listed, *more], np.int64)
