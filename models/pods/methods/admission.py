@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from flowlex.models.pods.methods.placement_policies import EVEN, POLICIES, Placi
 from flowlex.models.pods.methods.price_relaxation import Prices
 from flowlex.models.pods.methods.search_state import SearchState
 from flowlex.models.pods.problem.cluster import Cluster, running_cluster
-
-if TYPE_CHECKING:
-    from flowlex.models.pods.model import PodPlacement
 
 #: Share of a time limit that admission may use.
 _SHARE = 0.6
@@ -99,7 +96,7 @@ def remaining(options: SolveOptions, until: float | None, steps: int = NODES) ->
 class Admitting:
     """One run of phase 1."""
 
-    model: PodPlacement
+    model: Any  # a `PodPlacement`, whose module imports this one
     engine: EngineName
     options: SolveOptions
     # Callback for intermediate solutions, called with ``often`` in loops

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, to_mea
 from flowlex.models.pods.problem.cluster import Cluster, stays
 from flowlex.models.pods.problem.node_and_pod_classes import Demand
 from flowlex.models.pods.statement import LARGEST_STATEMENT, TANGENTS
-
-if TYPE_CHECKING:
-    from flowlex.models.pods.model import PodPlacement
 
 #: Largest difference of value and bound, as a fraction of a node's capacity, that counts as zero.
 PROVEN = 1e-6
@@ -85,7 +82,7 @@ class Balancing:
     ``better``: callback for intermediate clusters and bounds, called with ``often`` in loops.
     """
 
-    model: PodPlacement
+    model: Any  # a `PodPlacement`, whose module imports this one
     best: Cluster
     admitted: Sequence[int]
     engine: EngineName = "highs"
