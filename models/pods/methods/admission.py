@@ -125,11 +125,13 @@ class Admitting:
     @property
     def small(self) -> bool:
         """Whether patterns bound admission, and the statement closes its gap where it is small enough, too."""
-        return self.placeable.columns <= self.limits.admission
+        found: bool = self.placeable.columns <= self.limits.admission
+        return found
 
     def count(self, cluster: Cluster) -> tuple[int, ...]:
         """Worth of the pods placed of each level, the most important first."""
-        return self.levels.total(cluster.node >= 0)
+        found: tuple[int, ...] = self.levels.total(cluster.node >= 0)
+        return found
 
     def run(self) -> Admission:
         """Place, improve and bound, then close the remaining gap."""

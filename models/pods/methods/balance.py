@@ -126,7 +126,8 @@ class Balancing:
     def closed(self) -> bool:
         """Whether the gap between value and bound is at most the requested one."""
         enough = max(PROVEN, self.absolute_gap, self.options.gap * self.value)
-        return self.value - self.bound <= enough + 1e-11
+        found: bool = self.value - self.bound <= enough + 1e-11
+        return found
 
     def run(self) -> BalanceOutcome:
         """Search, relax, and branch over node patterns or over pods.
@@ -264,7 +265,8 @@ class Balancing:
     @property
     def kept(self) -> dict[str, Fraction]:
         """Values of the objectives of admission in the statement."""
-        return self.placeable.levels.stages(self.admitted)
+        found: dict[str, Fraction] = self.placeable.levels.stages(self.admitted)
+        return found
 
     def _rounds(self) -> None:
         """Solve the program and add tangents at its solution, until there is no progress or the gap is closed."""
@@ -393,7 +395,8 @@ class GapSearch:
     @property
     def enough(self) -> float:
         """The smallest bound that closes the gap."""
-        return max(0.0, min(self.value * (1 - self.gap) + 1e-12, self.value - PROVEN))
+        found: float = max(0.0, min(self.value * (1 - self.gap) + 1e-12, self.value - PROVEN))
+        return found
 
     def run(self) -> None:
         """Search until the gap is closed, a limit is reached, or no further progress is possible."""
