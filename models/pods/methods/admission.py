@@ -11,20 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
 from flowlex.formulations.engines import solve
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
-from flowlex.instances.pods import PodArrays
+from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.pods.methods.column_generation import most_by_patterns
 from flowlex.models.pods.methods.gang_bounds import gangs_out, largest_sum
 from flowlex.models.pods.methods.placement_policies import EVEN, POLICIES, Placing, in_order, place_by, tied
-from flowlex.models.pods.methods.price_relaxation import Prices
+from flowlex.models.pods.methods.price_relaxation import Prices, Relaxation
 from flowlex.models.pods.methods.search_state import SearchState
+from flowlex.models.pods.problem.admission_levels import Levels
+from flowlex.models.pods.problem.balance_measures import Balance
 from flowlex.models.pods.problem.cluster import Cluster, running_cluster
+from flowlex.models.pods.problem.placement_columns import PlacementColumns
+from flowlex.models.pods.problem.stage_programs import StagePrograms
 
 #: Share of a time limit that admission may use.
 _SHARE = 0.6
@@ -92,11 +96,32 @@ def remaining(options: SolveOptions, until: float | None, steps: int = NODES) ->
     return replace(options, gap=0.0, time_limit_s=limit, max_steps=options.max_steps or steps)
 
 
+class PlacementModel(Protocol):
+    """What searches read of a model of pod placement; its module imports theirs."""
+
+    @property
+    def instance(self) -> PodInstance: ...
+    @property
+    def placeable(self) -> PlacementColumns: ...
+    @property
+    def levels(self) -> Levels: ...
+    @property
+    def programs(self) -> StagePrograms: ...
+    @property
+    def bounds(self) -> Relaxation: ...
+    @property
+    def limits(self) -> SearchLimits: ...
+    @property
+    def balance(self) -> Balance: ...
+    @property
+    def absolute_gap(self) -> float: ...
+
+
 @dataclass(eq=False)
 class Admitting:
     """One run of phase 1."""
 
-    model: Any  # a `PodPlacement`, whose module imports this one
+    model: PlacementModel
     engine: EngineName
     options: SolveOptions
     # Callback for intermediate solutions, called with ``often`` in loops
@@ -125,13 +150,11 @@ class Admitting:
     @property
     def small(self) -> bool:
         """Whether patterns bound admission, and the statement closes its gap where it is small enough, too."""
-        found: bool = self.placeable.columns <= self.limits.admission
-        return found
+        return self.placeable.columns <= self.limits.admission
 
     def count(self, cluster: Cluster) -> tuple[int, ...]:
         """Worth of the pods placed of each level, the most important first."""
-        found: tuple[int, ...] = self.levels.total(cluster.node >= 0)
-        return found
+        return self.levels.total(cluster.node >= 0)
 
     def run(self) -> Admission:
         """Place, improve and bound, then close the remaining gap."""

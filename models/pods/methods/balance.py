@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodArrays
-from flowlex.models.pods.methods.admission import NODES, SearchLimits, remaining
+from flowlex.models.pods.methods.admission import NODES, PlacementModel, SearchLimits, remaining
 from flowlex.models.pods.methods.annealing import Annealing
 from flowlex.models.pods.methods.column_generation import Columns, PodPrices, filled
 from flowlex.models.pods.methods.price_relaxation import Prices
@@ -82,7 +81,7 @@ class Balancing:
     ``better``: callback for intermediate clusters and bounds, called with ``often`` in loops.
     """
 
-    model: Any  # a `PodPlacement`, whose module imports this one
+    model: PlacementModel
     best: Cluster
     admitted: Sequence[int]
     engine: EngineName = "highs"
@@ -126,8 +125,7 @@ class Balancing:
     def closed(self) -> bool:
         """Whether the gap between value and bound is at most the requested one."""
         enough = max(PROVEN, self.absolute_gap, self.options.gap * self.value)
-        found: bool = self.value - self.bound <= enough + 1e-11
-        return found
+        return self.value - self.bound <= enough + 1e-11
 
     def run(self) -> BalanceOutcome:
         """Search, relax, and branch over node patterns or over pods.
@@ -265,8 +263,7 @@ class Balancing:
     @property
     def kept(self) -> dict[str, Fraction]:
         """Values of the objectives of admission in the statement."""
-        found: dict[str, Fraction] = self.placeable.levels.stages(self.admitted)
-        return found
+        return self.placeable.levels.stages(self.admitted)
 
     def _rounds(self) -> None:
         """Solve the program and add tangents at its solution, until there is no progress or the gap is closed."""
@@ -395,8 +392,7 @@ class GapSearch:
     @property
     def enough(self) -> float:
         """The smallest bound that closes the gap."""
-        found: float = max(0.0, min(self.value * (1 - self.gap) + 1e-12, self.value - PROVEN))
-        return found
+        return max(0.0, min(self.value * (1 - self.gap) + 1e-12, self.value - PROVEN))
 
     def run(self) -> None:
         """Search until the gap is closed, a limit is reached, or no further progress is possible."""
