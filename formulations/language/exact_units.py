@@ -69,10 +69,11 @@ def _of_objects(array: Any) -> tuple[Floats, Unit]:
     unit = Fraction(1, math.lcm(*(f.denominator for f in fractions)))
     whole = [int(f / unit) for f in fractions]
     if any(abs(w) > EXACT for w in whole):  # as multiples of a large number they may be exact
+        plain = np.array([float(f) for f in fractions]).reshape(array.shape)
         unit *= math.gcd(*whole)
         whole = [int(f / unit) for f in fractions]
-    if any(abs(w) > EXACT for w in whole):
-        return np.array([float(f) for f in fractions]).reshape(array.shape), None
+        if any(abs(w) > EXACT for w in whole):
+            return plain, None
     return np.array(whole, np.float64).reshape(array.shape), unit
 
 

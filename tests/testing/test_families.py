@@ -151,7 +151,7 @@ def pods(**sizes: tuple[float, float, float]) -> Model:
 
 
 def test_pods_by_hand():
-    cores = pods(a=(3, 1, 0), b=(3, 2, 0))  # pods of one size would be one column
+    cores = pods(a=(3, 1, 0), b=(3, 2, 0))
     memory = pods(a=(1, 3, 0), b=(2, 3, 0))
     cards = pods(a=(1, 1, 3), b=(1, 2, 3), c=(2, 1, 3))
     fitting = pods(a=(1, 1, 1), b=(3, 2, 4), c=(0, 1, 3))
@@ -161,13 +161,13 @@ def test_pods_by_hand():
             assert_optimum(program(model), admitted)
 
     def a_pod_has_all_its_cards_or_none() -> None:
-        assert_violates(program(cards), {"x[0,0]": 1}, "card_link[0]", only=True)
-        assert_violates(program(cards), {"y[0,0]": 1}, "card_link[0]", only=True)
+        assert_violates(program(cards), {"x[a,n]": 1}, "card_link[a,n]", only=True)
+        assert_violates(program(cards), {"y[a,n,0]": 1}, "card_link[a,n]", only=True)
 
     def placed_once_and_as_a_whole() -> None:
-        assert_violates(program(cores), {"x[0,0]": 2}, "pod[0]", "x[0,0]")
-        assert_violates(program(cards), {"x[0,0]": 0.5, "y[0,0]": 0.5}, "x", "y", only=True)
-        for name in ("x[0,0]", "y[0,0]"):
+        assert_violates(program(cores), {"x[a,n]": 2}, "pod[a]", "x[a,n]")
+        assert_violates(program(cards), {"x[a,n]": 0.5, "y[a,n,0]": 0.5}, "x", "y", only=True)
+        for name in ("x[a,n]", "y[a,n,0]"):
             assert_violates(program(cards), {name: -1}, name)
 
     (report,) = mutate(how_many_fit, a_pod_has_all_its_cards_or_none, placed_once_and_as_a_whole)

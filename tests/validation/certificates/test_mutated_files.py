@@ -90,7 +90,8 @@ def at(document: Any, path: tuple[Any, ...]) -> Any:
 def judged(name: str) -> list[tuple[Any, ...]]:
     words = [leaf for leaf in leaves(TRUE[name]) if leaf[0] in JUDGED and leaf[-1] not in UNJUDGED.get(name, ())]
     words = [leaf for leaf in words if leaf[0] != "answer" or not WORDS & set(map(str, leaf)) or leaf[-1] in NUMBERS]
-    return [leaf for leaf in words if leaf[:2] not in ({("answer", "schedule")} if name == "jit" else ())]
+    free = {"jit": ("answer", "schedule"), "pods": ("answer", "cards")}  # another slot, or card with room, is as true
+    return [leaf for leaf in words if leaf[:2] != free.get(name)]
 
 
 #: Columns of tables of jobs that share their name with a table of reasons.
@@ -226,3 +227,10 @@ def test_multipliers_of_slots_far_behind_the_last_are_refused_before_they_take_t
     rows["largest_link"]["at"][f"{name},0..{10**12}"] = -1
     failed = [check.detail for check in verify(true, INSTANCES["jit"]).checks if not check.ok]
     assert "where nothing can be sent" in failed[0]
+
+
+@pytest.mark.parametrize("card", [-1, 2])
+def test_a_card_that_its_node_does_not_have_is_refused(card: int) -> None:
+    document = copy.deepcopy(TRUE["pods"])
+    document["answer"]["cards"]["pod-9"] = [card]
+    assert not verify(document, INSTANCES["pods"]).ok
