@@ -96,7 +96,7 @@ class FrozenState:
                 state.preemptions.note(state.jobs[job.name], list(self.preempted[job.name]))
         for name, (at, started_s) in self.places.items():
             state.resume(name, at, started_s)
-        state.side_constraints.tie((rule for _, rule in self.rules), known=True)
+        state.side_constraints.tie(rule for _, rule in self.rules)
         state.fresh, state.why = dict.fromkeys(self.fresh), dict(self.why)
         state.steps, state.events, state.decision = self.steps, self.events, self.decision
 

@@ -143,7 +143,9 @@ class FlowScheduler:
                 self.state.put_machine(machine)
             for job in cluster.jobs:
                 self.state.put_job(job)
-            self.state.side_constraints.tie((*cluster.gangs, *cluster.spreads, *cluster.affinities))
+            rules: tuple[GroupRule, ...] = (*cluster.gangs, *cluster.spreads, *cluster.affinities)
+            self.state.side_constraints.check(rules)
+            self.state.side_constraints.tie(rules)
             for task in cluster.tasks:  # tasks that run already; a step moves them only for a gain
                 if task.running is not None:
                     self.state.resume(task.name, task.running.machine, -task.running.elapsed_s)
@@ -204,13 +206,9 @@ class FlowScheduler:
                 raise EventError(f"task {task.name!r} runs already; submit it without 'running'")
         if job.preempted_s:
             raise EventError(f"job {job.name!r} is new, so none of its tasks was preempted; leave out preempted_s")
+        self.state.side_constraints.check(rules, job)
         self.state.put_job(job)
-        try:
-            self.state.side_constraints.tie(rules)
-        except EventError:
-            for task in job.tasks:
-                self.state.take_task(task.name)
-            raise
+        self.state.side_constraints.tie(rules)
 
     @_event
     def tie(self, *rules: GroupRule) -> None:
@@ -226,6 +224,7 @@ class FlowScheduler:
         EventError
             A rule names something that is not present, or contradicts another rule; nothing has changed.
         """
+        self.state.side_constraints.check(rules)
         self.state.side_constraints.tie(rules)
 
     @_event

@@ -6,13 +6,15 @@ is proportional to the tasks of rules and the machines that receive tasks.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from itertools import chain
+from typing import Any, cast
 
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.flow import Machine
+from flowlex.instances.flow import FlowJob, Machine
 from flowlex.instances.group_rules import Gang, check_rules, domain_tags, members_of
 from flowlex.models.flow.task_rules import GroupRule, TaskRules
 from flowlex.systems.scheduler.live.task_records import EventError, LiveJob, LiveTask
@@ -53,31 +55,39 @@ class SideConstraints:
         return self._task_rules
 
     # Rules -----------------------------------------------------------------------------------------------------
-    def tie(self, rules: Iterable[GroupRule], *, known: bool = False) -> None:
-        """Add all rules, or none if one is invalid; ``known``: they were checked before.
-
-        Raises `EventError` if a rule names something that is not present, or contradicts another rule.
-        """
-        rules = tuple(rules)
+    def check(self, rules: Iterable[GroupRule], job: FlowJob | None = None) -> None:
+        """Raise `EventError` if a rule names what is not present, in a new job either, or contradicts another rule."""
+        if not (rules := tuple(rules)):
+            return
         new = [(_kind(rule), rule.name) for rule in rules]
         if len(self.rules) + len(new) > _MOST_RULES:
             raise EventError(f"there would be more than {_MOST_RULES} rules; untie some first")
         twice = next((key for k, key in enumerate(new) if key in self.rules or key in new[:k]), None)
         if twice is not None:
             raise EventError(f"{twice[0]} {twice[1]!r} is here already; untie it first, or give another name")
-        tasks_of = {name: list(self._jobs[name].tasks) for rule in rules for name in rule.jobs if name in self._jobs}
-        members = {key: members_of(rule, tasks_of) for key, rule in zip(new, rules, strict=True)}
-        if not known:
-            teams = self._teams(t for those in members.values() for t in those)
-            try:
-                check_rules(rules, tasks_of, self._tasks, self._machines.values(), teams)
-            except ValueError as error:
-                raise EventError(str(error)) from error
+        mine = {} if job is None else {job.name: [task.name for task in job.tasks]}
+        tasks: ChainMap[str, Any] = ChainMap(dict.fromkeys(chain(*mine.values())), cast("dict[str, Any]", self._tasks))
+        tasks_of = self._tasks_of(rules) | mine
+        teams = self._teams(task for rule in rules for task in members_of(rule, tasks_of))
+        try:
+            check_rules(rules, tasks_of, tasks, self._machines.values(), teams)
+        except ValueError as error:
+            raise EventError(str(error)) from error
+
+    def tie(self, rules: Iterable[GroupRule]) -> None:
+        """Add rules that were checked."""
+        rules = tuple(rules)
+        tasks_of = self._tasks_of(rules)
         self._stale, self._task_rules = self._stale or bool(rules), None
-        for key, rule in zip(new, rules, strict=True):
-            self.rules[key], self._members[key] = rule, dict.fromkeys(members[key])
-            for task in members[key]:
+        for rule in rules:
+            key, members = (_kind(rule), rule.name), members_of(rule, tasks_of)
+            self.rules[key], self._members[key] = rule, dict.fromkeys(members)
+            for task in members:
                 self._rules_of.setdefault(task, {})[key] = None
+
+    def _tasks_of(self, rules: Iterable[GroupRule]) -> dict[str, list[str]]:
+        """Names of tasks by present job that rules name."""
+        return {name: list(self._jobs[name].tasks) for rule in rules for name in rule.jobs if name in self._jobs}
 
     def _teams(self, tasks: Iterable[str]) -> dict[str, str]:
         found = {}

@@ -14,7 +14,7 @@ from flowlex.systems.scheduler.live import decision
 from flowlex.systems.scheduler.live.replay_events import replay_events
 from flowlex.systems.scheduler.live.scheduler import EventError, FlowScheduler
 from flowlex.systems.scheduler.live.side_constraints import SideConstraints
-from flowlex.systems.scheduler.live.snapshot import load_scheduler, save_scheduler
+from flowlex.systems.scheduler.live.snapshot import load_scheduler, save_scheduler, saved_scheduler
 from flowlex.validation.certificates import CertificateError
 from tests.models.flow.capacity_cases import cluster
 from tests.models.flow.changes_oracle import Program, best
@@ -389,3 +389,15 @@ def test_stages_one_by_one_are_audited():
     s.state.tasks["j0-0"].machine = None
     with pytest.raises(CertificateError, match="certificate fails"):
         s.audit()
+
+
+@pytest.mark.parametrize("rule", [Gang(name="g", jobs=("other",)), Gang(name="old", jobs=("new",))])
+def test_a_refused_submission_leaves_no_trace(rule):
+    """Followers of a service see taken events only; their next steps are those of the leader."""
+    s = live(machine("m0"), machine("m1"))
+    s.submit(job("old", 2), Gang(name="old", jobs=("old",)))
+    s.step()
+    before = saved_scheduler(s)
+    with pytest.raises(EventError, match=r"other|old"):
+        s.submit(job("new", 2), rule)
+    assert saved_scheduler(s) == before
