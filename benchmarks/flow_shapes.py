@@ -4,7 +4,8 @@ Each step withdraws random tasks and submits as many; it is timed from events to
 The tables give the median, 99th percentile and maximum over all steps (full garbage collections are postponed, see
 `collect_on_request`), and the seconds of OR-Tools from arrays to flows on the final network; if stages are solved one
 after the other, the sum over their networks. The optima must be equal. A shock is one step after many simultaneous
-changes. All times are processor times. ``busy``: load average per core at the end of the run.
+changes; OR-Tools then gets the network that the step has to solve. All times are processor times. ``busy``: load
+average per core at the end of the run.
 
 Every shape ends after its number of steps or `_MOST_S` seconds, whichever comes first (column ``steps``), so that the
 benchmark takes about eight minutes on an idle machine, and fifteen at most.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from copy import deepcopy
 from itertools import product
 from typing import Any
 
@@ -67,10 +69,8 @@ def _busy() -> float:
     return round(os.getloadavg()[0] / (os.cpu_count() or 1), 1)
 
 
-def _peer(life: Life) -> tuple[float, int, str]:
-    """Return OR-Tools' seconds on the scheduler's network (NaN if refused), number of stages, and which costs."""
-    life.scheduler.prepare()  # placing tasks has changed costs since the step
-    session = life.scheduler.state.session
+def _peer(session: Any) -> tuple[float, int, str]:
+    """Return OR-Tools' seconds on a network (NaN if refused), number of stages, and which costs."""
     session.solve()
     stages: list[Any] = session.stages if isinstance(session, PhasedSession) else [session]
     for lowered in (False, True):
@@ -102,7 +102,8 @@ def _shape(
     ends = time.monotonic() + most_s
     while len(seconds) < steps and time.monotonic() < ends:
         seconds.append(life.step(events))
-    peer, stages, costs = _peer(life)
+    life.scheduler.prepare()  # placing tasks has changed costs since the step
+    peer, stages, costs = _peer(life.scheduler.state.session)
     ms = 1e3 * np.array([s["total"] - s["check"] for s in seconds])
     return {
         "shape": name,
@@ -131,9 +132,14 @@ def _shocks(shapes: dict[str, dict[str, int]]) -> list[Row]:
         if name.startswith("a tenth"):
             for machine in list(life.scheduler.state.cluster.machines)[::10]:
                 life.scheduler.remove_machine(machine)
-        delta = life.scheduler.step(1.0 if name.startswith("a tenth") else 60.0)
-        ms = 1e3 * (time.process_time() - started - delta.seconds["check"])
-        peer, *_ = _peer(life)
+        now_s = 1.0 if name.startswith("a tenth") else 60.0
+        life.scheduler.prepare(now_s)
+        events_s = time.process_time() - started
+        asked = deepcopy(life.scheduler.state.session)  # what the step has to solve: OR-Tools gets the same
+        started = time.process_time()
+        delta = life.scheduler.step(now_s)
+        ms = 1e3 * (events_s + time.process_time() - started - delta.seconds["check"])
+        peer, *_ = _peer(asked)
         moved = len(delta.moved) + len(delta.stopped)
         row: Row = {"cluster": shape, "shock": name, "ms": round(ms, 1), "moved": moved}
         rows.append(row | {"OR-Tools ms": round(1e3 * peer, 1), "times OR-Tools": round(ms / (1e3 * peer), 2)})

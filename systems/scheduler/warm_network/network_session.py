@@ -218,7 +218,8 @@ class NetworkSession:
         self.apply()
         overload = self._overloaded()
         patience = self._patience // (_HASTE if overload else 1)
-        stuck = -1 if cold else balance(self._t, patience * (self._arcs + self._nodes))
+        hopeless = cold or (overload and self._crowded())
+        stuck = -1 if hopeless else balance(self._t, patience * (self._arcs + self._nodes))
         if stuck < 0:
             stuck = self._restart(by_paths=not overload)
         if stuck > 0:
@@ -232,6 +233,17 @@ class NetworkSession:
         loose = self._t.loose[: self._t.counters[kernels.LOOSE]]
         total, supply = int(np.abs(self._t.excess[loose]).sum()), int(np.abs(self._supply[1 : self._nodes]).sum())
         return supply // 50 < total <= supply // 2
+
+    def _crowded(self) -> bool:
+        """Whether nodes that supply nothing, such as machines, cannot pass all supply to the root.
+
+        Then what is out of balance must displace others, along paths that a search from the last optimum looks for in
+        vain (0.24 of 1.8 s where a tenth of 10 000 nearly full machines fails).
+        """
+        t, arcs = self._t, slice(self._arcs)
+        total = int(np.abs(self._supply[1 : self._nodes]).sum())
+        inner = (t.head[arcs] == self.root) & (self._supply[t.tail[arcs]] == 0)
+        return int(np.minimum(t.capacity[arcs][inner], total).sum()) < total
 
     def _restart(self, *, by_paths: bool = True) -> int:
         """Solve from scratch; return 0, or a node that cannot be balanced.
