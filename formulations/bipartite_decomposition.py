@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import scipy
+import scipy.sparse.csgraph
 
 from flowlex.formulations.balanced_load import check_total, even_split
 from flowlex.formulations.program_arrays import Integers
@@ -121,20 +121,36 @@ def decompose_runs(left: Integers, right: Integers, amount: Integers, slots: int
 
 
 def _rounded(nodes: Sequence[Integers], rest: Integers, sums: Sequence[Integers], slots: int) -> Integers:
-    """(edges,) 0 or 1: shares ``rest / slots`` of edges, rounded down or up so that the sums at nodes are, too."""
-    count = len(rest)
-    matrix = scipy.sparse.vstack(
-        [scipy.sparse.coo_array((np.ones(count), (node, np.arange(count)))) for node in nodes], format="csr"
-    )
-    total = np.concatenate(sums)
-    low, high = np.where(rest == slots, 1, 0), np.where(rest > 0, 1, 0)
-    if (low == high).all():
-        return np.asarray(low, np.int64)
-    # The matrix of a bipartite graph is totally unimodular: a vertex is integral.
-    answer = scipy.optimize.milp(
-        np.zeros(count),
-        constraints=scipy.optimize.LinearConstraint(matrix, total // slots, -(-total // slots)),
-        bounds=scipy.optimize.Bounds(low, high),
-        integrality=np.ones(count, np.int64),
-    )
-    return np.asarray(np.rint(np.asarray(answer.x)), np.int64)
+    """(edges,) 0 or 1: shares ``rest / slots`` of edges, rounded down or up so that the sums at nodes are, too.
+
+    A flow through the edges that are neither empty nor full: what nodes must carry comes from ``give`` and goes to
+    ``take`` and is all there if the flow is greatest; what they may carry beside it passes ``source`` and ``sink``.
+    """
+    found: Integers = (rest == slots).astype(np.int64)
+    edges = np.flatnonzero((rest > 0) & (rest < slots))
+    if not len(edges):
+        return found
+    full = [
+        np.bincount(node, found, minlength=len(total)).astype(np.int64) for node, total in zip(nodes, sums, strict=True)
+    ]
+    must = [total // slots - fixed for total, fixed in zip(sums, full, strict=True)]
+    may = [(total % slots > 0).astype(np.int64) for total in sums]
+    left, right = np.arange(len(sums[0])), len(sums[0]) + np.arange(len(sums[1]))
+    give, take, source, sink = (len(left) + len(right) + k for k in range(4))
+    arcs = [
+        (left[nodes[0][edges]], right[nodes[1][edges]], 1),
+        (give, left, must[0]),
+        (source, left, may[0]),
+        (right, take, must[1]),
+        (right, sink, may[1]),
+        (source, take, must[0].sum()),
+        (give, sink, must[1].sum()),
+        (sink, source, len(edges)),
+    ]
+    even = [np.broadcast_arrays(*map(np.atleast_1d, arc)) for arc in arcs]
+    tail, head, most = (np.concatenate(part) for part in zip(*even, strict=True))
+    ends = give + 4
+    capacity = scipy.sparse.csr_array((most.astype(np.int32), (tail, head)), shape=(ends, ends))
+    flow = scipy.sparse.csgraph.maximum_flow(capacity, give, take).flow
+    found[edges] = np.asarray(flow[tail[: len(edges)], head[: len(edges)]]).ravel()
+    return found

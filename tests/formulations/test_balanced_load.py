@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations.balanced_load import BalancedLoad, balance, even_split, greatest_intensity
-from flowlex.formulations.bipartite_decomposition import decompose
+from flowlex.formulations.bipartite_decomposition import decompose, decompose_runs
 
 SLOTS = 5
 
@@ -92,6 +92,25 @@ def test_balance_by_hand() -> None:
     later = balance(np.array([0, 10**15]), np.array([10**15, 4 * 10**15]), np.array([3, 2]), np.array([7]))
     assert (later.edge.tolist(), later.band.tolist()) == ([0, 7, 10**15, 4 * 10**15], [0, 0, 0])
     assert greatest_intensity(np.array([0, 0]), np.array([1, 4]), np.array([3, 2])) == (0, 1, 3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_runs_carry_everything_evenly(data: st.DataObject) -> None:
+    pairs = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20, unique=True))
+    slots = data.draw(st.integers(65, 300))
+    some = st.one_of(st.integers(0, 5), st.sampled_from([slots, 2 * slots]), st.integers(0, 10_000))
+    amount = np.array(data.draw(st.lists(some, min_size=len(pairs), max_size=len(pairs))))
+    left, right = np.array(pairs).T
+    runs = decompose_runs(left, right, amount, slots)
+    many, parts = np.array([count for count, _ in runs]), np.array([part for _, part in runs])
+    assert many.sum() == slots
+    assert (many @ parts).tolist() == amount.tolist()
+    assert len(runs) <= len(pairs) + len(set(left.tolist())) + len(set(right.tolist()))
+    for node in (np.arange(len(pairs)), left, right):
+        load, total = np.zeros((node.max() + 1, len(runs)), np.int64), np.bincount(node, amount).astype(np.int64)
+        np.add.at(load, node, parts.T)
+        assert ((load == total[:, None] // slots) | (load == -(-total[:, None] // slots))).all()
 
 
 @settings(max_examples=40, deadline=None)
