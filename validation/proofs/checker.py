@@ -57,6 +57,8 @@ _REACH = 10**4
 _LOOSE = Fraction(1, 10**4)
 #: How much of an objective a row may be worth: values that miss a row by v are better than answers by this times v.
 _AMPLIFIED = 10**5
+#: Rows whose coefficients are all smaller are measured by the largest of them.
+_TINY = 2.0**-10
 #: What a violation counts that is too small for a float.
 _LEAST = 5e-324
 #: What a leaf may have by which several objectives are judged together.
@@ -166,25 +168,24 @@ class Checker:
         p = self.program
         if len(x.numbers) != p.count:
             return [Check("one value for each variable", False, detail=f"{p.count} expected, got {len(x.numbers)}")]
-        whole = x.unit.denominator == 1
         worst, where, holds = 0.0, "", True
         for block in p.rows.values():
             slack = self._slack(block, x)
             if slack is None:  # too long for exact sums
                 floats, size = self._float_slack(block, x.floats)
-                bad = np.flatnonzero(floats < 1e-12 * (1 + size))
-                off = np.maximum(-floats[bad] / (1 + size[bad]), _LEAST)
+                bad = np.flatnonzero(floats < 1e-12 * size)
+                off = np.maximum(-floats[bad] / size[bad], _LEAST)
             else:
                 bad = np.flatnonzero(slack < 0)
                 size = self._float_slack(block, x.floats)[1] if len(bad) else np.zeros(0)
                 amounts = [to_float(-int(v) * block.unit * x.unit) for v in slack[bad].tolist()]
-                off = np.maximum(np.array(amounts) / (1 + size[bad]), _LEAST) if len(bad) else np.zeros(0)
+                off = np.maximum(np.array(amounts) / size[bad], _LEAST) if len(bad) else np.zeros(0)
             if not len(bad):
                 continue
             k = int(np.argmax(off))
             if not off[k] <= worst:
                 worst, where = float(off[k]), labelled(block.name, block.texts()[bad[k]])
-            holds = holds and not whole and bool((off <= p.tolerance).all())
+            holds = holds and bool((off <= p.tolerance).all())
             if holds and slack is not None:
                 free = np.zeros(block.count, bool)
                 free[block.row[~p.integer[block.column]]] = True
@@ -214,9 +215,13 @@ class Checker:
         return -gap if block.relation == "<=" else gap if block.relation == ">=" else -abs(gap)
 
     def _float_slack(self, block: RowBlock, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Distance to the side, and the size of the row: its terms and 1, or its largest coefficient if it is tiny."""
         value = Exact(block.value, block.unit).floats
         sums = np.bincount(block.row, value * x[block.column], block.count).astype(np.float64)
         size = np.bincount(block.row, np.abs(value * x[block.column]), block.count).astype(np.float64)
+        most = np.zeros(block.count)
+        np.maximum.at(most, block.row, np.abs(value))
+        size += np.where((most > 0) & (most < _TINY), most, 1.0)
         gap = sums - Exact(block.rhs, block.unit).floats
         return (-gap if block.relation == "<=" else gap if block.relation == ">=" else -np.abs(gap)), size
 
