@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from flowlex.formulations.engines import solve_options
+from flowlex.formulations.engines.highs import CoefficientError, out_of_range
 from flowlex.formulations.language import mathematics, piecewise, problem_document
 from flowlex.formulations.language.exact_units import common_unit, to_floats
 from flowlex.formulations.language.expressions import Expression, Rule
@@ -36,6 +37,7 @@ from flowlex.formulations.language.labels import Index, StatementError, known, n
 from flowlex.formulations.language.program_conversion import program_of
 from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock, _summed, whole_or_not
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
+from flowlex.formulations.lexicographic.scaling import Scaling, lost_in_integers
 from flowlex.formulations.lexicographic.solver_watch import Watch
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
@@ -513,8 +515,9 @@ class Problem(Statement):
 
         begun, clock = time.perf_counter(), processor_seconds()
         arrays = self.arrays(None)
-        self._refuse_endless(arrays)
         costs = [(-1.0 if o.maximize else 1.0) * o.cost(self.column_count) for o in self.objectives]
+        steps = [_step(o, arrays.integrality) for o in self.objectives]
+        self._refuse_extremes(arrays, costs, steps)
         _log.info("%s: %d variables, %d rows; solving", self.name, self.column_count, self.row_count)
         compiled = time.perf_counter()
         if engine != "pulp" and chosen.solver is None and (equal := equal_labels(self)) is not None:
@@ -530,7 +533,6 @@ class Problem(Statement):
                 watch.interrupted = True
             chosen = replace(chosen, solver=None)
             clock -= time.perf_counter() - compiled  # another process
-        steps = [_step(o, arrays.integrality) for o in self.objectives]
         rounds = _CUT_ROUNDS if certify or leaves else 0
 
         line = ProgressLine(
@@ -637,8 +639,8 @@ class Problem(Statement):
             infeasibility=self._conflict(10.0) if found.status is Status.INFEASIBLE else None,
         )
 
-    def _refuse_endless(self, arrays: LinearProgramArrays) -> None:
-        """Raise for numbers that solvers read as infinite, so that what they bound would be without bound."""
+    def _refuse_extremes(self, arrays: LinearProgramArrays, costs: list[Floats], steps: list[float]) -> None:
+        """Raise for numbers that solvers read as infinite or as 0, in any units."""
         for names, sides in (
             (self.column_names, (arrays.column_lower, arrays.column_upper)),
             (self.row_names, (arrays.row_lower, arrays.row_upper)),
@@ -650,6 +652,17 @@ class Problem(Statement):
                         f"{names()[large[0]]}: solvers read {side[large[0]]:g} as infinite; state None for no bound, "
                         "or choose larger units"
                     )
+        found = out_of_range(arrays)
+        if found is None:
+            return
+        scaling = Scaling.of(arrays, costs, steps)
+        scaled = arrays if scaling is None else scaling.applied(arrays, costs)[0]
+        if out_of_range(scaled) is None:
+            found = lost_in_integers(scaled)
+        if found is not None:
+            row, column, _ = found
+            value = float(arrays.matrix[[row]].toarray()[0, column])
+            raise CoefficientError(self.row_names()[row], self.names_of([column])[0], (row, column, value))
 
     def _better(self, one: ProblemSolution, other: ProblemSolution) -> bool:
         """Whether an answer is better in the first objective in which they differ, or else more is proven of it."""
@@ -839,12 +852,15 @@ class Problem(Statement):
         from flowlex.formulations.engines.infeasibility_explanation import explained
         from flowlex.formulations.solver_outcome import Outcome
 
-        outcome = explained(
-            flat_program(self, None),
-            Outcome(Status.INFEASIBLE, "highs"),
-            SolveOptions(time_limit_s=min(limit, 10.0) if limit else 10.0),
-        )
-        reason = outcome.infeasibility
+        try:
+            outcome = explained(
+                flat_program(self, None),
+                Outcome(Status.INFEASIBLE, "highs"),
+                SolveOptions(time_limit_s=min(limit, 10.0) if limit else 10.0),
+            )
+            reason = outcome.infeasibility
+        except CoefficientError:  # in other units, the conflict is not looked for
+            reason = None
         if reason is None or not (reason.constraints or reason.bounds):
             bounds = [(b, np.ceil(b.lower - 1e-9) > np.floor(b.upper + 1e-9)) for b in self.blocks.values()]
             for block, none in ((b, np.flatnonzero(gap & b.integer)) for b, gap in bounds):

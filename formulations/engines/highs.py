@@ -19,6 +19,10 @@ from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptio
 #: simplex method of HiGHS 1.15 ends some infeasible programs without a verdict (klein1, vol1).
 SMALLEST = 1e-12
 _SMALLEST_BY_DEFAULT = 1e-9
+#: HiGHS refuses coefficients from this size on.
+LARGEST = 1e15
+#: A coefficient of a continuous column may be dropped if it changes its row by no more, as solvers tolerate far more.
+_NOTHING = 1e-10
 
 #: HiGHS presolve_rule_off: do not search for dependent equations. A network has one for each of its components;
 #: finding them takes longer than the solve, and the simplex method then needs more iterations (benchmarks/).
@@ -43,7 +47,12 @@ _PROVEN = 1e-6
 def solve_with_highs(formulation: LinearProgram | FlowNetwork, options: SolveOptions) -> Outcome:
     """Solve a formulation with HiGHS; a network's answer comes in exact integers."""
     if isinstance(formulation, LinearProgram):
-        return solve_arrays(formulation.arrays(), options)
+        try:
+            return solve_arrays(formulation.arrays(), options)
+        except CoefficientError as error:
+            row, column, _ = error.found
+            names = formulation.row_names()[row], formulation.column_names()[column]
+            raise CoefficientError(*names, error.found) from None
     started = time.perf_counter()
     check_floats(formulation)
     return in_integers(formulation, solve_arrays(formulation.arrays(), options), started)
@@ -142,6 +151,8 @@ def pass_model(solver: highspy.Highs, arrays: LinearProgramArrays) -> None:
     """Hand HiGHS the whole program in one call, as a minimisation."""
     matrix = arrays.matrix
     keep_small(solver, matrix.data)
+    if (found := out_of_range(arrays)) is not None:
+        raise CoefficientError(f"row number {found[0]}", f"column number {found[1]}", found)
     sign = -1.0 if arrays.maximize else 1.0  # always minimise, so that duals have one sign convention
     if arrays.matrix.nnz > np.iinfo(np.int32).max:
         raise EngineError(f"HiGHS holds at most 2**31 - 1 nonzeros, this program has {arrays.matrix.nnz}")
@@ -163,7 +174,35 @@ def pass_model(solver: highspy.Highs, arrays: LinearProgramArrays) -> None:
         arrays.integrality.astype(np.int32),
     )
     if status == highspy.HighsStatus.kError:
-        raise EngineError("HiGHS refuses the model; check it for coefficients beyond 1e15")
+        raise EngineError("HiGHS refuses the model; check its bounds, sides and costs for numbers beyond 1e20")
+
+
+class CoefficientError(EngineError):
+    """A coefficient that HiGHS refuses or takes for 0; ``found``: its row, its column and its value."""
+
+    def __init__(self, row: str, column: str, found: tuple[int, int, float]) -> None:
+        self.found = found
+        size = "large" if abs(found[2]) > 1 else "small"
+        super().__init__(
+            f"{row}: the coefficient {found[2]:g} of {column} is too {size} for a solver, in any units; "
+            "state amounts whose sizes are closer"
+        )
+
+
+def out_of_range(arrays: LinearProgramArrays) -> tuple[int, int, float] | None:
+    """Row, column and value of a coefficient that HiGHS refuses or drops although it matters; None: there is none."""
+    size = np.abs(arrays.matrix.data)
+    wrong = np.flatnonzero((size >= LARGEST) | ((size <= SMALLEST) & (size > 0)))
+    if not len(wrong):
+        return None
+    column = np.searchsorted(arrays.matrix.indptr, wrong, "right") - 1
+    reach = np.maximum(np.abs(arrays.column_lower), np.abs(arrays.column_upper))[column]
+    large = (size[wrong] >= LARGEST) | (size[wrong] * reach > _NOTHING)
+    matters = np.flatnonzero(large | arrays.integrality[column])
+    if not len(matters):
+        return None
+    k, at = int(wrong[matters[0]]), int(column[matters[0]])
+    return int(arrays.matrix.indices[k]), at, float(arrays.matrix.data[k])
 
 
 def keep_small(solver: highspy.Highs, *coefficients: Floats) -> None:

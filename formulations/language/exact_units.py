@@ -21,6 +21,8 @@ EXACT = 2.0**53
 #: Most digits after the point that a decimal unit is looked for.
 _DIGITS = 12
 _ONE = Fraction(1)
+#: Units of larger numbers are not divided as floats: these have at most 308 digits.
+_LARGEST = 10**250
 
 
 def exact_numbers(values: Any) -> tuple[Floats, Unit]:
@@ -81,7 +83,10 @@ def to_floats(values: Floats, unit: Unit) -> Floats:
     """The numbers themselves."""
     if unit is None or unit == 1:
         return values
-    return values * float(unit.numerator) / float(unit.denominator)
+    if max(unit.numerator, unit.denominator) <= _LARGEST:
+        return values * float(unit.numerator) / float(unit.denominator)
+    each = [Fraction(value) * unit for value in values.reshape(-1).tolist()]
+    return np.array([float(value) for value in each]).reshape(values.shape)
 
 
 def common_unit(
@@ -106,7 +111,7 @@ def _scaled(vectors: list[Floats], factor: Fraction) -> list[Floats] | None:
     if factor == 1:
         return vectors
     largest = max((float(np.abs(v).max(initial=0.0)) for v in vectors), default=0.0)
-    return None if largest * float(factor) > EXACT else [v * float(factor) for v in vectors]
+    return None if Fraction(largest) * factor > EXACT else [v * float(min(factor, EXACT)) for v in vectors]
 
 
 def product(a: Floats, one: Unit, b: Floats, two: Unit) -> tuple[Floats, Unit]:

@@ -494,6 +494,14 @@ class Expression:
     def __pow__(self, other: Any) -> NoReturn:
         raise StatementError(f"a power of {self._short()} is not linear")
 
+    def __abs__(self) -> NoReturn:
+        raise StatementError(f"the size of {self._short()} is not linear; state a variable that is at least it and -it")
+
+    def _no_operator(self, other: Any) -> NoReturn:
+        raise StatementError(f"{self._short()}: there are + - * / and <= >= ==, with numbers, data and expressions")
+
+    __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __matmul__ = __rmatmul__ = __and__ = __or__ = _no_operator
+
     def _plus(self, other: Any, sign: int) -> Expression:
         what = "+" if sign > 0 else "-"
         theirs = self._data(other, what, self.index)

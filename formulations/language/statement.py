@@ -200,6 +200,7 @@ class Statement:
             raise StatementError(
                 f"level {level!r} has {len(stated)} other labels already; declare it once, before its use"
             )
+        _checked_words(f"level {level!r}", words)
         if words:
             self.level_words[level] = words
         return self.levels[level]
@@ -220,6 +221,7 @@ class Statement:
         scale
             By what the values are multiplied, exactly: many integers in a unit that is a fraction.
         """
+        _checked_words(f"data {_checked_name(name, 'data')!r}", words, unit)
         numbers = self.as_data(values, f"data {name!r}", _SINGLE)
         if scale != 1:
             numbers = numbers * scale
@@ -386,6 +388,8 @@ class Statement:
         if over is not None and levels:
             raise StatementError(f"variables {name!r}: give over= or levels, not both")
         index = self._over(name, over, keys) if over is not None else self._product(name, levels)
+        if not isinstance(binary, (bool, np.bool_)):
+            raise StatementError(f"variables {name!r}: integer= and binary= are True or False, got {binary!r}")
         if binary:
             if upper is not None or not (isinstance(lower, int) and lower == 0):
                 raise StatementError(f"variables {name!r}: binary=True has bounds 0 and 1; use integer=True for others")
@@ -407,6 +411,9 @@ class Statement:
         _checked_name(name, "variables")
         if name in self.blocks:
             raise StatementError(f"variables named {name!r} exist already; choose another name")
+        _checked_words(f"variables {name!r}", words, unit)
+        if not isinstance(integer, (bool, np.bool_)):
+            raise StatementError(f"variables {name!r}: integer= and binary= are True or False, got {integer!r}")
         low = self._bound(name, "lower", lower, -np.inf, index)
         high = self._bound(name, "upper", upper, np.inf, index)
         crossed = low > high
@@ -534,7 +541,10 @@ class Statement:
             hint = "; a comparison without variables is not a rule" if isinstance(rule, (bool, np.bool_)) else ""
             raise StatementError(f"rows {name!r}: expected a rule such as x.sum() <= 3, got {rule!r}{hint}")
         self._own(rule.expression, f"rows {name!r}")
+        _checked_words(f"rows {name!r}", words, dual)
         for suffix, each in _without_condition(self, name, rule):
+            if name + suffix in self.rows:
+                raise StatementError(f"rows {name!r}: rows named {name + suffix!r} exist already; choose another name")
             block = self._row_block(name + suffix, each, rule, words, dual)
             self.rows[block.name] = block
 
@@ -598,7 +608,6 @@ class Statement:
         """Add an objective to be maximised; parameters as in `minimize`."""
         self._objective(name, expression, True, within, words, unit)
 
-    @whole_or_not
     def maximize_in_order(self, name: str, expression: Expression, *, words: str = "") -> None:
         """Add an objective for each label of a level, one after the other in the order of the labels.
 
@@ -626,6 +635,7 @@ class Statement:
         """As `maximize_in_order`, minimised."""
         self._in_order(name, expression, False, words)
 
+    @whole_or_not
     def _in_order(self, name: str, expression: Expression, maximize: bool, words: str) -> None:
         if not isinstance(expression, Expression) or len(expression.index.keys) != 1:
             raise StatementError(
@@ -641,6 +651,7 @@ class Statement:
         self, name: str, expression: Any, maximize: bool, within: Any, words: str, unit: str, sorted_of: str = ""
     ) -> None:
         _checked_name(name, "an objective")
+        _checked_words(f"objective {name!r}", words, unit)
         if name in self.rows or name in {o.name for o in self.objectives}:
             raise StatementError(f"rows or an objective named {name!r} exist already; choose another name")
         e = (
@@ -905,6 +916,12 @@ def _checked_name(name: Any, what: str) -> str:
     if any(c in name for c in "[]\n\r\t"):
         raise StatementError(f"{what}: the name {name!r} must not contain brackets, tabs or line breaks")
     return name
+
+
+def _checked_words(what: str, *texts: Any) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            raise StatementError(f"{what}: expected words and units as text, got {text!r}")
 
 
 def _frame(values: Any, what: str, keys: Sequence[str] | None = None) -> Any:

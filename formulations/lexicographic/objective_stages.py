@@ -97,8 +97,11 @@ def solve_stages(
     if scaling is not None:
         arrays, costs = scaling.applied(arrays, costs)
         steps = [step * unit for step, unit in zip(steps, units.tolist(), strict=True)]
+        if scaling.columns is not None:  # cuts and sorted vectors are stated in the units given
+            cut_rounds, vectors = 0, ()
+            start = None if start is None else start / scaling.columns
     if watch is not None:
-        watch.units = units
+        watch.units, watch.scaled = units, None if scaling is None else scaling.values
     program = StageProgram(arrays, costs, options, until, nodes, watch, strong)
     if start is not None:
         program.begin(start)

@@ -41,14 +41,15 @@ class Watch:
     found: Callable[[Floats], None] | None = None
     interrupted: bool = False
     stage: int = 0
-    #: In which units the stages are solved; see `Scaling`.
+    #: In which units the stages are solved, and what gives values of the columns as they were given; see `Scaling`.
     units: Floats = field(default_factory=lambda: np.ones(0))
+    scaled: Callable[[Floats], Floats] | None = None
     _told: float = 0.0
 
     def answer(self, values: Floats) -> None:
         """Hand on an answer."""
         if self.found is not None:
-            self.found(values)
+            self.found(values if self.scaled is None else self.scaled(values))
 
     def follow(self, solver: highspy.Highs, *, integer: bool, columns: int, reporting: bool = False) -> None:
         """Follow a run of HiGHS; ``reporting``: tell of its answers and bounds, not only end it on Ctrl-C."""

@@ -11,9 +11,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import strategies as st
 
 import flowlex as fx
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
@@ -23,6 +25,7 @@ from flowlex.models import problem as problem_module
 from flowlex.models.solve_progress import ProgressLine
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.proofs.checker import OutOfTime
+from tests.models.problem.exact_optimum import exact_optima
 
 
 def test_a_tree_that_is_not_made_exact_in_time_leaves_the_bound_of_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,6 +160,80 @@ def test_hostile_coefficients_give_the_right_optimum(integer: bool, small: float
     assert s.status == "optimal" and float(s.objective) == pytest.approx(best, rel=1e-6, abs=0)
     # At a vertex within the last digits of an integer the tree ends; the bound is not that of the optimum then.
     assert s.certificate.claim == ("bounded" if integer and large > 1 else "optimal")
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "side", "integer", "best", "claim"),
+    [
+        (1e-20, 1, 1, False, 100, "optimal"),
+        (1e-13, 1, 1e-13, True, 1, "optimal"),  # 0 if the row is not scaled up
+        (1e16, 1e-4, 1e16, False, 1, "bounded"),
+        (1e18, 1, 5e18, True, 5, "bounded"),
+        (1e-300, 1e300, 1, False, None, "1e-300 of x is too small|1e+300 of y is too large"),
+        (1, 1e20, 1, True, None, "1 of x is too small"),
+    ],
+)
+def test_coefficients_out_of_a_solvers_range_are_scaled_or_named(
+    one: float, two: float, side: float, integer: bool, best: float | None, claim: str
+) -> None:
+    p = fx.Problem("range")
+    x, y = (p.variables(name, upper=10, integer=integer) for name in "xy")
+    p.constrain("demand", one * x + two * y >= side)
+    p.minimize("cost", x + 100 * y)
+    if best is None:
+        with pytest.raises(fx.FlowlexError, match="demand: the coefficient") as caught:
+            p.solve()
+        assert any(part in str(caught.value) for part in claim.split("|"))
+        return
+    s = p.solve()
+    assert s.objective == pytest.approx(best, rel=1e-6) and s.certificate.claim == claim
+
+
+def test_a_side_that_is_rounding_noise_is_met_within_the_tolerance() -> None:
+    p = fx.Problem("noise")
+    x, y = (p.variables(name, upper=10) for name in "xy")
+    p.constrain("same", x - y == 0.1 + 0.2 - 0.3)  # 5.6e-17
+    p.minimize("sum", x + y)
+    s = p.solve()
+    assert s.objective == 0 and s.certificate.claim == "optimal" and not s.certificate.exact
+    assert not p.interpret({"x": {(): 1e-6}}).certificate.ok
+
+
+def test_rows_of_tiny_coefficients_are_measured_by_them() -> None:
+    p = fx.Problem("tiny")
+    x = p.variables("x", upper=10)
+    p.constrain("most", 1e-12 * x <= 1e-12)
+    assert not p.interpret({"x": {(): 1.5}}).certificate.ok
+    assert p.interpret({"x": {(): 1 + 1e-9}}).certificate.ok
+
+
+@hypothesis.settings(max_examples=25, deadline=None, derandomize=True)
+@hypothesis.given(
+    numbers=st.lists(st.tuples(st.sampled_from([-3, -1, 1, 2, 7]), st.integers(-300, 300)), min_size=8, max_size=8),
+    integer=st.booleans(),
+    relations=st.lists(st.sampled_from(["<=", ">=", "=="]), min_size=2, max_size=2),
+)
+def test_numbers_of_any_size_end_with_what_holds_or_an_error_that_names_one(
+    numbers: list[tuple[int, int]], integer: bool, relations: list[str]
+) -> None:
+    a, b, c, d, e, f, g, h = (float(f"{digit}e{power // 12}") for digit, power in numbers)
+    if not integer:
+        e, f = (float(f"{digit}e{power}") for digit, power in numbers[:2])
+    p = fx.Problem("any")
+    x, y = p.variables("x", upper=9, integer=integer), p.variables("y", upper=9)
+    for name, left, side, relation in (("r", a * x + e * y, c, relations[0]), ("q", f * x + b * y, d, relations[1])):
+        p.constrain(name, left <= side if relation == "<=" else left >= side if relation == ">=" else left == side)
+    p.minimize("cost", g * x + h * y)
+    try:
+        s = p.solve()
+    except fx.FlowlexError as error:
+        assert "r: " in str(error) or "q: " in str(error)
+        return
+    status, optima = exact_optima(p) or ("", [])
+    if s.certificate.exact and all(check.how == "recomputed" for check in s.certificate.checks):
+        assert s.certificate.claim in (status, "feasible", "bounded")
+    if s.certificate.exact and s.certificate.claim == "optimal":
+        assert float(s.stages["cost"].exact[0]) == pytest.approx(float(optima[0]), rel=1e-6)
 
 
 def test_a_problem_of_nothing_has_an_answer() -> None:

@@ -40,6 +40,11 @@ def stated() -> tuple[Any, Any]:
         (lambda p, x: p.cross(3, x), "cross: expected two expressions, got 3"),
         (lambda p, x: 1 / x, "not linear"),
         (lambda p, x: x**2, "not linear"),
+        (lambda p, x: abs(x), "size of .* is not linear"),
+        (lambda p, x: x % 2, "there are"),
+        (lambda p, x: p.constrain("a", x <= 1, words=3), "as text, got 3"),
+        (lambda p, x: p.variables("y", integer="yes"), "True or False, got 'yes'"),
+        (lambda p, x: p.data(3, 3), "name as text, got 3"),
         (lambda p, x: 10**400 * x, "too large"),
         (lambda p, x: x.at(pd.DataFrame({"a": ["ann"]}), worker="b"), "no column of the table 'b'; there are: a"),
         (lambda p, x: x + pd.Series([1], index=pd.Index(["q"], name="day")), "the other 'day'"),
@@ -54,6 +59,15 @@ def test_errors_name_the_offender_and_leave_no_trace(misuse: Callable[[Any, Any]
     assert set(p.levels) == {"worker", "shift"}
     assert set(p.rows) == {"cover"}
     p.variables("y", day=["tue"])  # whatever was tried before
+
+
+def test_rows_of_a_switched_equation_do_not_replace_others() -> None:
+    p, x = stated()
+    y = p.variables("y", binary=True)
+    p.constrain("exact_upper", x.sum() <= 3)
+    with pytest.raises(fx.FlowlexError, match="exact_upper"):
+        p.constrain("exact", (x.sum() == 2).when(y))
+    assert set(p.rows) == {"cover", "exact_upper"}
 
 
 def test_a_statement_that_fails_halfway_is_undone() -> None:
