@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from flowlex.formulations.language.program_conversion import flat_program
 from flowlex.formulations.linear_program import LinearProgram
-from flowlex.models.problem import Problem, flat_program
+from flowlex.models.problem import Problem
 
 if TYPE_CHECKING:
     from flowlex.validation.unimodularity.verdict import Verdict

@@ -28,12 +28,14 @@ from pydantic import BaseModel
 
 from flowlex.formulations.language import mathematics
 from flowlex.formulations.language.expressions import Expression, Rule
+from flowlex.formulations.language.program_conversion import flat_program
 from flowlex.instances.extensions import register_kind
 from flowlex.instances.instance_base import Instance
-from flowlex.instances.model_changes import Bounds, Changes, Cost, Drop, Fix, Relaxed, Variable, read_changes
+from flowlex.instances.model_changes import Changes, Cost, Drop, Term, read_changes
+from flowlex.models.changeable import Changeable
 from flowlex.models.model_options import check_option, option_types, plain_options
 from flowlex.models.models_by_kind import MODELS
-from flowlex.models.problem import Problem, flat_program
+from flowlex.models.problem import Problem
 from flowlex.models.problem_changes import apply_changes, rows_document, terms_document
 from flowlex.models.problem_solution import ProblemSolution
 from flowlex.models.solution import ModelError
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass_transform(frozen_default=True, kw_only_default=False)
 @dataclass(frozen=True, eq=False, repr=False)
-class Model:
+class Model(Changeable):
     """A model: subclass it, name its ``kind``, declare ``data`` and state the problem.
 
     Further annotated fields with defaults are options; ``flowlex solve --set name=value`` sets them.
@@ -283,7 +285,11 @@ class Model:
 
     # ---- changes: each returns a new model
 
-    def _also(self, *more: Any) -> Self:
+    def _terms(self, variables: Expression) -> list[Term]:
+        self.problem._plain(variables, "variables")
+        return terms_document(self.problem, variables.sum())
+
+    def _with(self, *more: Any) -> Self:
         fresh = dataclasses.replace(self, changes=self.changes.also(*more))
         # From this model's problem, so that its variables are those of the changed model too.
         fresh.__dict__["problem"] = apply_changes(self.problem, more)
@@ -301,7 +307,7 @@ class Model:
         """
         changed = self.problem.with_constraint(name, rule)
         added = [block for block in changed.rows.values() if block.name not in self.problem.rows]
-        return self._also(*(rows_document(changed, block) for block in added))
+        return self._with(*(rows_document(changed, block) for block in added))
 
     def without(self, name: str, **labels: Any) -> Self:
         """The model without rows of a name: all, or those with these labels.
@@ -315,40 +321,10 @@ class Model:
         """
         changed = self.problem.without(name, **labels)
         if name not in changed.rows:
-            return self._also(Drop(name=name))
+            return self._with(Drop(name=name))
         left = set(changed.rows[name].index.texts())
         gone = tuple(text for text in self.problem.rows[name].index.texts() if text not in left)
-        return self._also(Drop(name=name, rows=gone))
-
-    def with_fixed(self, variables: Expression, value: float) -> Self:
-        """The model with variables fixed.
-
-        Parameters
-        ----------
-        variables
-            Variables of one name, such as ``p["x"].sel(worker="ann")``.
-        value
-            The number at which each is fixed.
-        """
-        self.problem.with_fixed(variables, value)
-        terms = terms_document(self.problem, variables.sum())
-        return self._also(*(Fix(variables=term, value=value) for term in terms))
-
-    def with_bounds(self, variables: Expression, *, lower: float | None = None, upper: float | None = None) -> Self:
-        """The model with other bounds of some variables.
-
-        Parameters
-        ----------
-        variables
-            Variables of one name, such as ``p["x"].sel(worker="ann")``.
-        lower
-            Smallest value; unchanged, or 0 for new variables, when omitted.
-        upper
-            Largest value; unchanged when omitted.
-        """
-        self.problem.with_bounds(variables, lower=lower, upper=upper)
-        terms = terms_document(self.problem, variables.sum())
-        return self._also(*(Bounds(variables=term, lower=lower, upper=upper) for term in terms))
+        return self._with(Drop(name=name, rows=gone))
 
     def with_cost(self, objective: str, cost: Expression) -> Self:
         """The model with something added to an objective.
@@ -361,38 +337,7 @@ class Model:
             One expression, in the unit of the objective.
         """
         self.problem.with_cost(objective, cost)
-        return self._also(Cost(stage=objective, terms=terms_document(self.problem, cost)))
-
-    def with_variable(self, name: str, *, lower: float = 0, upper: float, integer: bool = False, **levels: Any) -> Self:
-        """The model with more variables; they have finite bounds. Take them with ``changed[name]``.
-
-        Parameters
-        ----------
-        name
-            Its name.
-        lower
-            Smallest value; unchanged, or 0 for new variables, when omitted.
-        upper
-            Largest value; unchanged when omitted.
-        integer
-            Whether they take whole numbers only.
-        **levels
-            Labels by level.
-        """
-        self.problem.with_variable(name, lower=lower, upper=upper, integer=integer, **levels)
-        plain = {level: tuple(labels) for level, labels in levels.items()}
-        return self._also(Variable(name=name, levels=plain, lower=lower, upper=upper, integer=integer))
-
-    def relaxed(self, *names: str) -> Self:
-        """The model without the integrality of some variables (all by default).
-
-        Parameters
-        ----------
-        *names
-            Names of variables; all when omitted.
-        """
-        self.problem.relaxed(*names)
-        return self._also(Relaxed(variables=names or None))
+        return self._with(Cost(stage=objective, terms=terms_document(self.problem, cost)))
 
 
 def _declared(cls: type, name: str) -> Any:

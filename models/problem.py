@@ -17,86 +17,35 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from flowlex.formulations.engines import solve_options
-from flowlex.formulations.engines.highs import CoefficientError, out_of_range
 from flowlex.formulations.language import mathematics, piecewise, problem_document
-from flowlex.formulations.language.exact_units import common_unit, to_floats
 from flowlex.formulations.language.expressions import Expression, Rule
 from flowlex.formulations.language.labels import Index, StatementError, known, nearest
-from flowlex.formulations.language.program_conversion import program_of
+from flowlex.formulations.language.program_conversion import flat_program, program_of
 from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock, _summed, whole_or_not
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
-from flowlex.formulations.lexicographic.scaling import Scaling, lost_in_integers
-from flowlex.formulations.lexicographic.solver_watch import Watch
-from flowlex.formulations.processor_clock import processor_seconds
-from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
-from flowlex.formulations.program_files.named_program import INFINITE
-from flowlex.formulations.solver_outcome import (
-    EngineError,
-    EngineName,
-    Infeasibility,
-    OptionError,
-    SolveOptions,
-    Status,
-)
-from flowlex.models.equal_labels import EqualLabels, equal_labels
-from flowlex.models.exact_proofs import exact_proof, proven, snapped
-from flowlex.models.incumbents import Offers
-from flowlex.models.problem_solution import ProblemSolution, StageAnswer, StageAnswers, duals_of, plain_number
-from flowlex.models.solution import Seconds
-from flowlex.models.solve_progress import ProgressLine
-from flowlex.validation.certificates.certificate import Certificate
-from flowlex.validation.certificates.proof_time_budget import Budget
-from flowlex.validation.proofs.checker import Verdict, judge
+from flowlex.formulations.program_arrays import Floats
+from flowlex.formulations.solver_outcome import EngineError, EngineName, OptionError, SolveOptions, Status
+from flowlex.models.exact_proofs import snapped
+from flowlex.models.problem_solution import ProblemSolution, ProblemSource, faults, stage_answers
+from flowlex.models.problem_solving import Solving
+from flowlex.validation.proofs.checker import judge
 from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import Proof
 
 if TYPE_CHECKING:
     import pulp
 
-    from flowlex.formulations.linear_program import LinearProgram
-
-_log = logging.getLogger("flowlex.problem")
-_log.addHandler(logging.NullHandler())  # silent until someone asks
-#: Rounds of cuts before branching.
-_CUT_ROUNDS = 15
-#: A message names at most this many rows of a conflict.
-_NAMED = 12
-#: A row in a message shows at most so many terms.
-_TERMS = 8
 #: Ends the names of rows that keep an objective at its value.
 KEPT = "_kept"
-
-
-class ProblemSource:
-    """What a solution of a problem in memory says of its source."""
-
-    kind = "problem"
-    changes = None
-
-    def __init__(self, problem: Statement) -> None:
-        self._problem = problem
-
-    @property
-    def name(self) -> str:
-        """Name of the problem."""
-        return self._problem.name
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Of everything that counts in the problem."""
-        return problem_document.fingerprint(self._problem)
 
 
 class Problem(Statement):
@@ -511,202 +460,7 @@ class Problem(Statement):
             Without ``certify``: hand over the leaves of the tree as a proof that nobody has judged; `StageAnswer.exact`
             then has the bound of objectives that the solver's tree settles.
         """
-        from flowlex.formulations.lexicographic.objective_stages import solve_stages
-
-        begun, clock = time.perf_counter(), processor_seconds()
-        arrays = self.arrays(None)
-        costs = [(-1.0 if o.maximize else 1.0) * o.cost(self.column_count) for o in self.objectives]
-        steps = [_step(o, arrays.integrality) for o in self.objectives]
-        self._refuse_extremes(arrays, costs, steps)
-        _log.info("%s: %d variables, %d rows; solving", self.name, self.column_count, self.row_count)
-        compiled = time.perf_counter()
-        if engine != "pulp" and chosen.solver is None and (equal := equal_labels(self)) is not None:
-            answer = self._counted(equal, chosen, certify, first, report, strong, leaves)
-            if answer is not None:
-                return answer
-        offers = None if report is None else Offers(report)
-        watch = Watch(found=None if offers is None else lambda x: offers(lambda: self._found(x), often=True))
-        if engine == "pulp" or chosen.solver is not None:
-            try:
-                first = self._through_pulp(chosen, first)
-            except KeyboardInterrupt:
-                watch.interrupted = True
-            chosen = replace(chosen, solver=None)
-            clock -= time.perf_counter() - compiled  # another process
-        rounds = _CUT_ROUNDS if certify or leaves else 0
-
-        line = ProgressLine(
-            [o.name for o in self.objectives],
-            [-1 if o.maximize else 1 for o in self.objectives],
-            [o.offset for o in self.objectives],
-        )
-        watch.tell = line
-
-        def attempt(cut_rounds: int, first: Floats | None) -> tuple[StagesOutcome, ProblemSolution]:
-            left = chosen
-            if chosen.time_limit_s is not None:
-                spent = processor_seconds() - clock
-                left = replace(chosen, time_limit_s=max(chosen.time_limit_s - spent, 0.01))
-            found = solve_stages(
-                arrays,
-                costs,
-                left,
-                start=first,
-                nodes=0 if engine == "pulp" and first is not None else None,
-                steps=steps,
-                allowance=self._allowance,
-                cut_rounds=cut_rounds,
-                watch=watch,
-                strong=certify and strong,
-                vectors=piecewise.sorted_vectors(self),
-            )
-            line.end()
-            times = (begun, compiled, time.perf_counter())
-            return found, self._solution(found, engine, chosen, certify, times, clock, leaves)
-
-        found, solution = attempt(rounds, first)
-        if watch.interrupted:
-            _log.info("%s: interrupted", self.name)
-            if not solution.status.has_answer:
-                return replace(solution, message="Interrupted before any answer was found.")
-            return replace(solution, message=f"Interrupted; this is the best answer so far. {solution.message}".strip())
-        late = chosen.time_limit_s is not None and processor_seconds() - clock > chosen.time_limit_s / 2
-        exhausted = all(stage.proven for stage in found.stages)
-        if found.cuts and exhausted and not late and not _is_proven(solution):
-            # Rounded coefficients of cuts may prove a little less than branching does.
-            _, other = attempt(0, found.values)
-            if _is_proven(other) or self._better(other, solution):
-                return other
-        return solution
-
-    def _counted(
-        self,
-        equal: EqualLabels[Problem],
-        chosen: SolveOptions,
-        certify: bool,
-        first: Floats | None,
-        report: Any,
-        strong: bool,
-        leaves: bool,
-    ) -> ProblemSolution | None:
-        """The answer of the problem whose equal labels are counted; None if it does not hold for this one."""
-        clock, counted = processor_seconds(), equal.counted
-        _log.info("%s: equal labels of %s are counted", self.name, equal.level)
-
-        def dealt(answer: ProblemSolution) -> None:
-            assert answer.exact is not None
-            report(self.judged(equal.dealt(answer.exact).floats, answer.engine, answer.message))
-
-        found = counted.solve_with(
-            chosen,
-            certify=certify,
-            first=None if first is None else equal.summed(first),
-            report=None if report is None else dealt,
-            strong=strong,
-            leaves=leaves,
-        )
-        if found.status in (Status.UNBOUNDED, Status.ERROR) or found.program is None:
-            return None
-        program = exact_program(self)
-        exact = None if found.exact is None else equal.dealt(found.exact)
-        proof = equal.expanded(found.found, found.program)
-        claimed = str(found.status) if certify or exact is None else "feasible"
-        budget = Budget.remaining(chosen.time_limit_s, clock)
-        verdict = judge(program, exact, proof if certify else Proof(), claimed, budget)
-        figures = [each.exact for each in found.stages.values()]
-        same = [each.value for each in verdict.stages] == [value for value, _ in figures]
-        shown = [each.bound for each in verdict.stages] == [bound for _, bound in figures]
-        if not (verdict.certificate.ok and (same or exact is None)) or (certify and not shown and not verdict.late):
-            _log.info("%s: the counted answer does not hold for single labels", self.name)
-            return None
-        tree = next(iter(proof.stages.values()), ())
-        duals = None
-        if exact is not None and len(tree) == 1 and not tree[0].branches and not tree[0].derived:
-            of = tree[0].rows
-            each = [of[name].floats if name in of else np.zeros(b.index.count) for name, b in self.rows.items()]
-            duals = np.concatenate([np.zeros(0), *each])
-        sign = -1.0 if self.objectives and self.objectives[0].maximize else 1.0
-        return replace(
-            found,
-            source=ProblemSource(self),  # type: ignore[arg-type]
-            problem=self,
-            numbers=None if exact is None else exact.floats,
-            exact=exact,
-            program=program,
-            found=proof,
-            certificate=verdict.certificate if certify else None,
-            duals=duals_of(self, duals, sign),  # type: ignore[arg-type]
-            infeasibility=self._conflict(10.0) if found.status is Status.INFEASIBLE else None,
-        )
-
-    def _refuse_extremes(self, arrays: LinearProgramArrays, costs: list[Floats], steps: list[float]) -> None:
-        """Raise for numbers that solvers read as infinite or as 0, in any units."""
-        for names, sides in (
-            (self.column_names, (arrays.column_lower, arrays.column_upper)),
-            (self.row_names, (arrays.row_lower, arrays.row_upper)),
-        ):
-            for side in sides:
-                large = np.flatnonzero(np.isfinite(side) & (np.abs(side) >= INFINITE))
-                if len(large):
-                    raise StatementError(
-                        f"{names()[large[0]]}: solvers read {side[large[0]]:g} as infinite; state None for no bound, "
-                        "or choose larger units"
-                    )
-        found = out_of_range(arrays)
-        if found is None:
-            return
-        scaling = Scaling.of(arrays, costs, steps)
-        scaled = arrays if scaling is None else scaling.applied(arrays, costs)[0]
-        if out_of_range(scaled) is None:
-            found = lost_in_integers(scaled)
-        if found is not None:
-            row, column, _ = found
-            value = float(arrays.matrix[[row]].toarray()[0, column])
-            raise CoefficientError(self.row_names()[row], self.names_of([column])[0], (row, column, value))
-
-    def _better(self, one: ProblemSolution, other: ProblemSolution) -> bool:
-        """Whether an answer is better in the first objective in which they differ, or else more is proven of it."""
-        if not (one.status.has_answer and other.status.has_answer):
-            return one.status.has_answer
-        signs = {o.name: -1 if o.maximize else 1 for o in self.objectives}
-
-        def key(each: ProblemSolution) -> tuple[list[float], list[float]]:
-            stages = each.stages.values()
-            bounds = [-np.inf if s.bound is None else signs[s.name] * float(s.bound) for s in stages]
-            return [signs[s.name] * s.value for s in stages], [-bound for bound in bounds]
-
-        return key(one) < key(other)
-
-    def _found(self, values: Floats) -> ProblemSolution | None:
-        """An answer found on the way, if it satisfies all rows."""
-        solution = self.judged(values, "highs", "")
-        return solution if solution.status.has_answer else None
-
-    def _allowance(self, stage: int, value: float) -> float:
-        if stage >= len(self.objectives):
-            return 0.0
-        objective = self.objectives[stage]
-        sign = -1.0 if objective.maximize else 1.0
-        size = abs(value + sign * objective.offset)
-        return float(objective.within) * (size if objective.relative else 1.0)
-
-    def _through_pulp(self, options: SolveOptions, start: Floats | None) -> Floats | None:
-        """Values of a PuLP solver, objective by objective; None if it finds none."""
-        from flowlex.formulations.engines import solve
-        from flowlex.formulations.linear_program import LinearProgram  # noqa: F401
-
-        problem, values, begun = self, start, time.perf_counter()
-        limit = options.time_limit_s
-        for k, objective in enumerate(self.objectives or [None]):
-            if limit is not None:
-                options = replace(options, time_limit_s=max(limit - (time.perf_counter() - begun), 0.01))
-            outcome = solve(flat_program(problem, k if objective is not None else None), "pulp", options)
-            if outcome.values is None:
-                return values
-            values = outcome.values
-            if objective is not None and k + 1 < len(self.objectives):
-                problem = problem.keeping(k, values)
-        return values
+        return Solving(self, chosen, engine, certify, first, report, strong, leaves).solve()
 
     def keeping(self, k: int, reached: Floats | Fraction, given_away: float = 0) -> Self:
         """The problem in which objective k is as good as a value and what that gave away, less its tolerance.
@@ -730,159 +484,6 @@ class Problem(Statement):
         side = value + sign * allowed if allowed else value
         rule = e >= side if objective.maximize else e <= side
         return self.with_constraint(f"{objective.name}{KEPT}", rule)
-
-    def _solution(
-        self,
-        found: StagesOutcome,
-        engine: str,
-        options: SolveOptions,
-        certify: bool,
-        times: tuple[float, float, float],
-        clock: float,
-        leaves: bool,
-    ) -> ProblemSolution:
-        begun, compiled, solved = times
-        answered = found.values is not None and found.status.has_answer
-        program = exact_program(self)
-        proof, verdict, trouble = Proof(), None, ""
-        budget = Budget.remaining(options.time_limit_s, clock)
-        exact = snapped(program, found.values) if answered and found.values is not None else None
-        if certify:
-            try:
-                if found.status.claims:
-                    proved, proof, verdict = proven(program, found, found.values if answered else None, budget)
-                    exact = proved if proved is not None else exact
-            except (Exception, KeyboardInterrupt) as error:  # whatever fails, the answer is not lost
-                _log.warning("%s: the proof was not built: %s", self.name, error)
-                proof, verdict = Proof(), judge(program, exact, Proof(), str(found.status))
-                trouble = f"The proof was not built ({error or type(error).__name__}); the answer is the solver's."
-            if verdict is not None and verdict.late:
-                trouble = "The time limit passed before the whole proof was checked."
-        elif leaves:
-            proof = exact_proof(program, found, budget)
-        stages = self._stages(found, exact, program, verdict)
-        if leaves:
-            for stage, result in zip(tuple(stages.values()), found.stages, strict=False):
-                value = stage.exact[0]
-                stages[stage.name] = replace(stage, exact=(value, value if result.proven else None))
-        status, message = _verdict_words(self, found, verdict, stages)
-        infeasibility = None
-        if found.status is Status.INFEASIBLE:
-            limit = options.time_limit_s
-            left = None if limit is None else max(limit - (processor_seconds() - clock), 0.1 * limit)
-            infeasibility = self._conflict(left)
-            message = infeasibility.message
-        for (name, stage), result in zip(stages.items(), found.stages, strict=False):
-            words = "proven" if stage.proven else "not proven"
-            _log.debug("%s: objective %s = %s, %s; %d leaves", self.name, name, stage.value, words, len(result.leaves))
-        claimed = "" if verdict is None else f"; {verdict.certificate.summary}"
-        _log.info("%s: %s%s", self.name, status, claimed)
-        done = time.perf_counter()
-        main = next(iter(stages.values()), None)
-        duals = None
-        if (
-            found.stages
-            and len(found.stages[0].leaves) == 1
-            and self.objectives
-            and not found.stages[0].leaves[0].branches
-        ):
-            duals = (
-                found.stages[0].leaves[0].rows
-                if found.stages[0].leaves[0].own and not found.stages[0].leaves[0].cuts.any()
-                else None
-            )
-        sign = -1.0 if self.objectives and self.objectives[0].maximize else 1.0
-        bound = main.bound if main is not None else None
-        gap = None
-        if main is not None and bound is not None:
-            gap = abs(float(main.value) - float(bound)) / max(1.0, abs(float(main.value)))
-        if not certify and not leaves:
-            trouble = "not certified: solved with certify=False"
-        return ProblemSolution(
-            model="problem",
-            engine="highs" if engine == "auto" else engine,
-            source=ProblemSource(self),  # type: ignore[arg-type]
-            status=status,
-            objective=main.value if main is not None else 0 if answered else None,
-            bound=bound,
-            gap=gap,
-            stages=stages,
-            duals=duals_of(self, duals if answered else None, sign),  # type: ignore[arg-type]
-            certificate=verdict.certificate if verdict is not None else None,
-            seconds=Seconds(compiled - begun, solved - compiled, done - solved),
-            message=f"{message} {trouble}".strip(),
-            infeasibility=infeasibility,
-            problem=self,
-            numbers=exact.floats if exact is not None else None,
-            exact=exact,
-            program=program,
-            found=proof,
-        )
-
-    def _stages(self, found: StagesOutcome, exact: Any, program: Any, verdict: Verdict | None) -> StageAnswers:
-        answers = StageAnswers()
-        if exact is None:
-            return answers
-        from flowlex.validation.proofs.checker import Checker
-
-        checker = Checker(program)
-        judged = {s.name: s for s in verdict.stages} if verdict is not None else {}
-        for k, objective in enumerate(program.objectives):
-            value = judged[objective.name].value if objective.name in judged else checker.value(objective, exact)
-            stage = judged.get(objective.name)
-            bound = stage.bound if stage is not None else None
-            result = found.stages[k] if k < len(found.stages) else None
-            quoted = None if result is None else result.quoted
-            if quoted is None and result is not None and result.proven and not (stage is not None and stage.proven):
-                quoted = result.bound  # in the solver's floating point
-            offset = float(objective.constant * objective.unit)
-            answers[objective.name] = StageAnswer(
-                objective.name,
-                plain_number(value),
-                None if bound is None else plain_number(bound),
-                None if quoted is None else objective.sign * quoted + offset,
-                stage.proven if stage is not None else False,
-                plain_number(stage.given_away) if stage is not None else 0,
-                (value, bound),
-            )
-        return answers
-
-    def _conflict(self, limit: float | None) -> Infeasibility:
-        """Rows that cannot hold together, as formulas with numbers; those stated last come first."""
-        from flowlex.formulations.engines.infeasibility_explanation import explained
-        from flowlex.formulations.solver_outcome import Outcome
-
-        try:
-            outcome = explained(
-                flat_program(self, None),
-                Outcome(Status.INFEASIBLE, "highs"),
-                SolveOptions(time_limit_s=min(limit, 10.0) if limit else 10.0),
-            )
-            reason = outcome.infeasibility
-        except CoefficientError:  # in other units, the conflict is not looked for
-            reason = None
-        if reason is None or not (reason.constraints or reason.bounds):
-            bounds = [(b, np.ceil(b.lower - 1e-9) > np.floor(b.upper + 1e-9)) for b in self.blocks.values()]
-            for block, none in ((b, np.flatnonzero(gap & b.integer)) for b, gap in bounds):
-                if len(none):
-                    said = self.written_bounds(block.start + int(none[0]))
-                    return Infeasibility(f"No integer lies within the bounds {said}.")
-            names = ", ".join(self.rows)
-            return Infeasibility(
-                f"No values satisfy all rows ({names}); p.softened(name) shows by how much one must give."
-            )
-        places = {text: (block, k) for block in self.rows.values() for k, text in enumerate(block.names())}
-        texts = [
-            self.written_row(*places[name], most=_TERMS)
-            for name in reversed(reason.constraints[:_NAMED])
-            if name in places
-        ]
-        more = len(reason.constraints) - _NAMED
-        listed = "; ".join(texts) + (f"; and {more} more" if more > 0 else "")
-        columns = {text: b.start + k for b in self.blocks.values() for k, text in enumerate(b.names())}
-        within = [self.written_bounds(columns[name]) for name in reason.bounds[:_NAMED] if name in columns]
-        said = f"; with the bounds {', '.join(within)}" if within else ""
-        return replace(reason, message=f"These rows cannot hold together: {listed}{said}.")
 
     def _start(self, start: Any) -> Floats:
         """Values of all columns from an answer or from values by name."""
@@ -991,7 +592,7 @@ class Problem(Statement):
         exact = snapped(program, x)
         verdict = judge(program, exact, Proof(), "feasible")
         found = StagesOutcome(Status.FEASIBLE, x)
-        stages = self._stages(found, exact, program, verdict)
+        stages = stage_answers(found, exact, program, verdict)
         main = next(iter(stages.values()), None)
         return ProblemSolution(
             model="problem",
@@ -1001,7 +602,7 @@ class Problem(Statement):
             objective=main.value if main is not None else 0,
             stages=stages,
             certificate=verdict.certificate,
-            message=message if verdict.certificate.ok else _faults(verdict.certificate),
+            message=message if verdict.certificate.ok else faults(verdict.certificate),
             problem=self,
             numbers=exact.floats,
             exact=exact,
@@ -1126,44 +727,6 @@ class Problem(Statement):
         return check(flat_program(self, None))
 
 
-def flat_program(problem: Statement, objective: int | None) -> LinearProgram:
-    """The problem of one objective as a program with flat blocks, for engines and checkers."""
-    from flowlex.formulations.linear_expression import Expression as Terms
-    from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram
-    from flowlex.formulations.linear_program import VariableBlock as FlatVariables
-
-    lp = LinearProgram(problem.name)
-    for b in problem.blocks.values():
-        labels = b.index.texts()
-        mixed = len(b.integer) and bool(b.integer.any()) and not bool(b.integer.all())
-        flags = b.integer if mixed else bool(b.integer.any())
-        lp.variable_blocks[b.name] = FlatVariables(b.name, b.start, b.index.count, b.lower, b.upper, flags, labels)  # type: ignore[arg-type]
-    start = 0
-    for r in problem.rows.values():
-        terms = Terms(r.rows, r.columns, to_floats(r.values, r.unit), np.zeros(r.index.count))
-        labels = r.index.texts()
-        relation: Any = r.relation
-        lp.constraint_blocks[r.name] = ConstraintBlock(r.name, start, terms, relation, to_floats(r.rhs, r.unit), labels)
-        start += r.index.count
-    if objective is not None and problem.objectives:
-        o = problem.objectives[objective]
-        zeros = np.zeros(len(o.columns), np.int64)
-        lp._objective = Terms(zeros, o.columns, to_floats(o.values, o.unit), np.array([o.offset]))
-        lp.maximizing = o.maximize
-    return lp
-
-
-def _faults(certificate: Certificate) -> str:
-    """What is wrong with an answer."""
-    return "; ".join(f"not so: {check.name} ({check.detail})" for check in certificate.checks if not check.ok)
-
-
-def _is_proven(solution: ProblemSolution) -> bool:
-    """Whether a certificate proves what the status says, not only a bound or the solver's word."""
-    certificate = solution.certificate
-    return certificate is not None and certificate.claim == str(solution.status) and not solution.unproven
-
-
 def _members_of(problem: Statement, block: RowBlock) -> Expression:
     n = block.index.count
     none = np.zeros(0, np.int64)
@@ -1202,49 +765,3 @@ def _objective_expression(problem: Statement, objective: Objective) -> Expressio
         objective.formula,
         tokens,
     )
-
-
-def _step(objective: Objective, integrality: Any) -> float:
-    """The unit of which values of an objective (without its constant) are multiples; 0 if they may be fractions."""
-    if not len(objective.columns):
-        return 1.0
-    if objective.unit is None or not integrality[objective.columns].all():
-        return 0.0
-    return float(np.gcd.reduce(np.abs(objective.values).astype(np.int64)) * objective.unit)
-
-
-def _verdict_words(
-    problem: Statement, found: StagesOutcome, verdict: Verdict | None, stages: StageAnswers
-) -> tuple[Status, str]:
-    """Status and message of an outcome."""
-    if not found.status.has_answer:
-        words = {
-            Status.UNBOUNDED: "An objective improves without end; give bounds to what it uses.",
-            Status.TIME_LIMIT: "The limit came before any answer.",
-        }
-        return found.status, words.get(found.status, found.message)
-    if verdict is None:
-        return (Status.OPTIMAL if found.sure else found.status), found.message if not found.sure else ""
-    if not verdict.certificate.ok:
-        return Status.ERROR, f"The solver's values do not satisfy the problem: {_faults(verdict.certificate)}."
-    if verdict.claim == "optimal":
-        return Status.OPTIMAL, ""
-    open_ = next(s for s in verdict.stages if not s.proven)
-    quoted = stages[open_.name].quoted
-    said = f"objective {open_.name!r}: {float(open_.value):g}"
-    proven = (
-        f"proven {'at most' if _maximizes(problem, open_.name) else 'at least'} {float(open_.bound):g}"
-        if open_.bound is not None
-        else "no bound is proven"
-    )
-    by_solver = f", {quoted:g} by the solver" if quoted is not None else ""
-    status = Status.OPTIMAL if found.sure else Status.FEASIBLE
-    word = "optimal by the solver's word, not proven" if found.sure else "feasible"
-    return status, f"{word.capitalize()}: {said}; {proven}{by_solver}."
-
-
-def _maximizes(problem: Statement, name: str) -> bool:
-    return next(o.maximize for o in problem.objectives if o.name == name)
-
-
-__all__ = ["LinearProgramArrays", "Problem", "ProblemSolution", "common_unit"]

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flowlex.formulations.language import problem_document
 from flowlex.formulations.language.exact_units import to_floats
 from flowlex.formulations.language.labels import StatementError, known, nearest
 from flowlex.formulations.language.statement import RowBlock, Statement
+from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
 from flowlex.formulations.program_arrays import Floats
 from flowlex.models.solution import Solution
+from flowlex.validation.certificates.certificate import Certificate
+from flowlex.validation.proofs.checker import Checker, Verdict
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
 from flowlex.validation.proofs.proof import Proof, number, to_document
 from flowlex.validation.proofs.solution_file import VERSION
@@ -22,6 +26,26 @@ from flowlex.validation.proofs.solution_file import VERSION
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+
+class ProblemSource:
+    """What a solution of a problem in memory says of its source."""
+
+    kind = "problem"
+    changes = None
+
+    def __init__(self, problem: Statement) -> None:
+        self._problem = problem
+
+    @property
+    def name(self) -> str:
+        """Name of the problem."""
+        return self._problem.name
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of everything that counts in the problem."""
+        return problem_document.fingerprint(self._problem)
 
 
 @dataclass(frozen=True)
@@ -252,16 +276,70 @@ def _series(block: RowBlock, values: Floats, name: str) -> pd.Series[Any]:
     return pd.Series(values, index=block.index.to_pandas(), name=name)
 
 
-def duals_of(problem: Statement, duals: Floats | None, sign: float) -> SeriesByName:
-    """Duals by name of the rows: how much the first objective changes with one unit more of the right side."""
+def stage_duals(
+    problem: Statement, stage: int, proof: Proof, found: StagesOutcome | None = None
+) -> dict[str, Floats] | None:
+    """Duals of an objective by name of the rows: its change with one unit more of the right side; None: it has none.
+
+    It has some where one linear program settles it: in the proof, or by the solver (``found``) where there is no proof.
+    """
+    if stage >= len(problem.objectives):
+        return None
+    objective = problem.objectives[stage]
+    sign, blocks = -1.0 if objective.maximize else 1.0, problem.rows.values()
+    if leaves := proof.stages.get(objective.name, ()):
+        (leaf, *more) = leaves
+        if more or not leaf.own or leaf.branches or leaf.derived:
+            return None
+        sign /= float(leaf.own)
+        each = [leaf.rows[b.name].floats if b.name in leaf.rows else np.zeros(b.index.count) for b in blocks]
+    else:
+        raw = found.stages[stage].leaves if found is not None and stage < len(found.stages) else ()
+        if len(raw) != 1 or not raw[0].own or raw[0].branches or raw[0].cuts.any():
+            return None
+        each = np.split(raw[0].rows, np.cumsum([b.index.count for b in blocks])[:-1])
+    return {b.name: sign * y + 0.0 for b, y in zip(blocks, each, strict=True)}
+
+
+def duals_by_name(problem: Statement, duals: Mapping[str, Floats] | None) -> SeriesByName:
+    """Duals as series; asking for one that is not there says why."""
     none = "this answer has no duals: its optimum is proven by a tree, not by one linear program; relaxed() has them"
-    if duals is None:
-        return SeriesByName({}, none)
-    found, place = {}, 0
-    for block in problem.rows.values():
-        found[block.name] = _series(block, sign * duals[place : place + block.index.count] + 0.0, block.name)
-        place += block.index.count
-    return SeriesByName(found, none)
+    return SeriesByName({k: _series(problem.rows[k], y, k) for k, y in (duals or {}).items()}, none)
+
+
+def stage_answers(
+    found: StagesOutcome, exact: Exact | None, program: ExactProgram, verdict: Verdict | None
+) -> StageAnswers:
+    """What an answer attains of each objective, and what is proven or quoted of it."""
+    answers = StageAnswers()
+    if exact is None:
+        return answers
+    checker = Checker(program)
+    judged = {s.name: s for s in verdict.stages} if verdict is not None else {}
+    for k, objective in enumerate(program.objectives):
+        stage = judged.get(objective.name)
+        value = stage.value if stage is not None else checker.value(objective, exact)
+        bound = stage.bound if stage is not None else None
+        result = found.stages[k] if k < len(found.stages) else None
+        quoted = None if result is None else result.quoted
+        if quoted is None and result is not None and result.proven and not (stage is not None and stage.proven):
+            quoted = result.bound  # in the solver's floating point
+        offset = float(objective.constant * objective.unit)
+        answers[objective.name] = StageAnswer(
+            objective.name,
+            plain_number(value),
+            None if bound is None else plain_number(bound),
+            None if quoted is None else objective.sign * quoted + offset,
+            stage.proven if stage is not None else False,
+            plain_number(stage.given_away) if stage is not None else 0,
+            (value, bound),
+        )
+    return answers
+
+
+def faults(certificate: Certificate) -> str:
+    """What is wrong with an answer."""
+    return "; ".join(f"not so: {check.name} ({check.detail})" for check in certificate.checks if not check.ok)
 
 
 def plain_number(value: Fraction | float) -> float | int:

@@ -14,29 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 import numpy as np
-from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Infeasibility, SolveOptions, Status
-from flowlex.instances.field_types import Part
 from flowlex.instances.file_storage import refuse_existing
-from flowlex.instances.input_errors import first_fault
-from flowlex.instances.model_changes import (
-    Bounds,
-    Changes,
-    Constraint,
-    Cost,
-    Drop,
-    Fix,
-    Relaxed,
-    Rows,
-    Variable,
-    read_changes,
-)
+from flowlex.instances.model_changes import Changes, Constraint, Cost, Drop, Rows, Term, Variable
+from flowlex.models.changeable import Changeable
 from flowlex.models.html_report import html_table
 from flowlex.models.model_options import plain_options
+from flowlex.models.problem_solution import stage_duals
 from flowlex.models.solution import Dual, ModelError, Solution, Stated, plain
 from flowlex.validation.certificates import CertificateError, verify
 from flowlex.validation.proofs.exact_program import ExactProgram
@@ -58,12 +46,8 @@ SolutionT = TypeVar("SolutionT", bound=Solution)
 _WHOLE = 1e-5
 
 
-class StatedModel(Generic[SolutionT]):
-    """The methods of `flowlex.models.model_base.Model` that work on its statement.
-
-    Changes return a new model and leave the old one unchanged. Each is checked when it is made: a name or label that
-    does not exist raises `ModelError`.
-    """
+class StatedModel(Changeable, Generic[SolutionT]):
+    """The methods of `flowlex.models.model_base.Model` that work on its statement."""
 
     if TYPE_CHECKING:
         name: ClassVar[str]
@@ -180,31 +164,14 @@ class StatedModel(Generic[SolutionT]):
         each = {name: LabelledRows(block, name in own) for name, block in self.problem.rows.items()}
         return Named("rows named", each)
 
-    def with_changes(self, changes: Changes | Mapping[str, Any] | str | Path) -> Self:
-        """The model with more changes: a document, plain data, or a file of them.
-
-        Raises
-        ------
-        InstanceError
-            The input is no document of changes.
-        ModelError
-            A change names something that does not exist.
-        """
-        more = read_changes(dict(changes) if isinstance(changes, Mapping) else changes)
-        return self._with(*more) if more else self
-
     def _with(self, *changes: Any) -> Self:
         changed: Self = replace(self, changes=self.changes.also(*changes))  # type: ignore[type-var]
         changed._inherit(self, changes)
         return changed
 
-    def _made(self, what: str, kind: type[Part], **fields: Any) -> Self:
-        """The model with one more change of a kind; `ModelError` names a field that is wrong."""
-        try:
-            change = kind(**fields)
-        except ValidationError as error:
-            raise ModelError(f"{what}: {': '.join(first_fault(error))}") from error
-        return self._with(change)
+    def _terms(self, variables: LabelledVariables) -> tuple[Term, ...]:
+        self._owned(variables)
+        return (variables.term,)
 
     def with_constraint(self, name: str, rule: Rule, *, allow_empty: bool = False) -> Self:
         """Add user-defined rows.
@@ -238,9 +205,8 @@ class StatedModel(Generic[SolutionT]):
             raise ModelError(f"with_constraint({name!r}): expected a rule such as x.sum() <= 3, got {rule!r:.80}")
         self._owned(rule.expression)
         terms, relation, rhs = rule.expression.terms, rule.relation, rule.rhs
-        return self._made(
-            f"rule {name!r}", Constraint, name=name, terms=terms, relation=relation, rhs=rhs, allow_empty=allow_empty
-        )
+        fields = {"name": name, "terms": terms, "relation": relation, "rhs": rhs, "allow_empty": allow_empty}
+        return self._made(f"rule {name!r}", Constraint, [fields])
 
     def without(self, name: str, rows: str | Sequence[str] | None = None) -> Self:
         """Drop rows of the model: all of a name, or those with these labels.
@@ -252,33 +218,6 @@ class StatedModel(Generic[SolutionT]):
         """
         labels = None if rows is None else (rows,) if isinstance(rows, str) else tuple(rows)
         return self._with(Drop(name=name, rows=labels))
-
-    def with_fixed(self, variables: LabelledVariables, value: float | int | Fraction | str) -> Self:
-        """Fix variables to a value.
-
-        Raises
-        ------
-        ModelError
-            The value lies outside the bounds of one of them.
-        """
-        self._owned(variables)
-        return self._made("with_fixed", Fix, variables=variables.term, value=value)
-
-    def with_bounds(
-        self,
-        variables: LabelledVariables,
-        lower: float | int | Fraction | str | None = None,
-        upper: float | int | Fraction | str | None = None,
-    ) -> Self:
-        """Give variables other bounds.
-
-        Raises
-        ------
-        ModelError
-            A lower bound is above an upper one; names both.
-        """
-        self._owned(variables)
-        return self._made("with_bounds", Bounds, variables=variables.term, lower=lower, upper=upper)
 
     def with_cost(self, cost: Sum | LabelledVariables, stage: str | None = None) -> Self:
         """Add a cost to a stage (the main one when None), in its unit.
@@ -293,31 +232,6 @@ class StatedModel(Generic[SolutionT]):
         self._owned(cost)
         total = cost.sum() if isinstance(cost, LabelledVariables) else cost
         return self._with(Cost(stage=stage or self.objective_stage, terms=total.terms))
-
-    def with_variable(
-        self,
-        name: str,
-        *,
-        upper: float | int | Fraction | str,
-        lower: float | int | Fraction | str = 0,
-        integer: bool = False,
-        **levels: Sequence[str | int | float],
-    ) -> Self:
-        """Add user-defined variables, one for each combination of the labels, for own rows and costs.
-
-        Raises
-        ------
-        ModelError
-            The name is taken, or the bounds contradict each other.
-        """
-        labels = {level: tuple(values) for level, values in levels.items()}
-        return self._made(
-            f"with_variable({name!r})", Variable, name=name, levels=labels, lower=lower, upper=upper, integer=integer
-        )
-
-    def relaxed(self, *names: str) -> Self:
-        """Drop the integrality of the variables with these names, or of all if none is given."""
-        return self._with(Relaxed(variables=names or None))
 
     def _owned(self, expression: Sum | LabelledVariables) -> None:
         """Raise `ModelError` where an expression was made from the variables of another model."""
@@ -384,7 +298,7 @@ class StatedModel(Generic[SolutionT]):
         if stage is None and before is None and not self.as_stated:
             formulation = self.formulation
             return formulation.to_linear_program() if isinstance(formulation, FlowNetwork) else formulation
-        from flowlex.models.problem import flat_program
+        from flowlex.formulations.language.program_conversion import flat_program
 
         return flat_program(self.stage_problem(stage, before), 0)
 
@@ -654,17 +568,11 @@ class StatedModel(Generic[SolutionT]):
 
 def duals_of_stage(found: ProblemSolution, stage: str) -> dict[str, Dual]:
     """Duals of an objective by name of the rows, where one linear program proves it."""
-    leaves = found.found.stages.get(stage, ())
-    if len(leaves) != 1 or not leaves[0].own or leaves[0].branches or leaves[0].derived or found.numbers is None:
+    place = next((k for k, o in enumerate(found.problem.objectives) if o.name == stage), None)
+    if place is None or found.numbers is None:
         return {}
-    (leaf,) = leaves
-    objective = next(o for o in found.problem.objectives if o.name == stage)
-    sign = (-1.0 if objective.maximize else 1.0) / float(leaf.own)
-    duals = {}
-    for name, block in found.problem.rows.items():
-        values = leaf.rows[name].floats * sign if name in leaf.rows else np.zeros(block.index.count)
-        duals[name] = Dual(values + 0.0, block.index.plain_texts)
-    return duals
+    duals = stage_duals(found.problem, place, found.found) or {}
+    return {name: Dual(y, found.problem.rows[name].index.plain_texts) for name, y in duals.items()}
 
 
 def in_plain_labels(program: ExactProgram, problem: Statement) -> ExactProgram:

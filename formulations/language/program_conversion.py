@@ -13,11 +13,14 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy
 
-from flowlex.formulations.language.exact_units import exact_numbers
+from flowlex.formulations.language.exact_units import exact_numbers, to_floats
 from flowlex.formulations.language.formulas import Node
 from flowlex.formulations.language.labels import Codes, Index, Level
 from flowlex.formulations.language.problem_document import fingerprint, from_document
 from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock
+from flowlex.formulations.linear_expression import Expression as FlatTerms
+from flowlex.formulations.linear_program import ConstraintBlock, LinearProgram
+from flowlex.formulations.linear_program import VariableBlock as FlatVariables
 from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 from flowlex.formulations.program_files.named_program import NamedProgram
 from flowlex.formulations.program_files.read_and_write import parse_program
@@ -182,3 +185,26 @@ def statement_of_content(cls: type[StatementT], file_format: str, content: Any, 
 def content_fingerprint(file_format: str, content: Any, name: str = "") -> str:
     """The fingerprint of the problem that a file states."""
     return fingerprint(statement_of_content(Statement, file_format, content, name))
+
+
+def flat_program(statement: Statement, objective: int | None) -> LinearProgram:
+    """The statement of one objective (None: of none) as a program with flat blocks, for engines and checkers."""
+    lp = LinearProgram(statement.name)
+    for b in statement.blocks.values():
+        labels = b.index.texts()
+        mixed = len(b.integer) and bool(b.integer.any()) and not bool(b.integer.all())
+        flags = b.integer if mixed else bool(b.integer.any())
+        lp.variable_blocks[b.name] = FlatVariables(b.name, b.start, b.index.count, b.lower, b.upper, flags, labels)  # type: ignore[arg-type]
+    start = 0
+    for r in statement.rows.values():
+        terms = FlatTerms(r.rows, r.columns, to_floats(r.values, r.unit), np.zeros(r.index.count))
+        labels = r.index.texts()
+        relation: Any = r.relation
+        lp.constraint_blocks[r.name] = ConstraintBlock(r.name, start, terms, relation, to_floats(r.rhs, r.unit), labels)
+        start += r.index.count
+    if objective is not None and statement.objectives:
+        o = statement.objectives[objective]
+        zeros = np.zeros(len(o.columns), np.int64)
+        lp._objective = FlatTerms(zeros, o.columns, to_floats(o.values, o.unit), np.array([o.offset]))
+        lp.maximizing = o.maximize
+    return lp

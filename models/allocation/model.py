@@ -246,7 +246,8 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         """Solve the statement; under policies of several programs, first find the steps that it is over."""
         if self.policy in _STATED or self._restated:
             return super()._run_statement(engine, options, start, certify)
-        from flowlex.models.problem import Problem, flat_program
+        from flowlex.formulations.language.program_conversion import flat_program
+        from flowlex.models.problem import Problem
 
         self._check_engine(engine, options)
         options = replace(options, offer=None)

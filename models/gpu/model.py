@@ -351,7 +351,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     def _formulate(self) -> FlowNetwork | LinearProgram:
         """The program of the stage; if running tasks may stop, that of the best leaf of the search."""
         if self.network == "published":
-            from flowlex.models.problem import flat_program
+            from flowlex.formulations.language.program_conversion import flat_program
 
             return flat_program(self.stage_problem(), 0)
         if self.stages == ("transfer",):

@@ -211,7 +211,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
 
     def _formulate(self) -> LinearProgram:
         """Return the program of a stage."""
-        from flowlex.models.problem import flat_program
+        from flowlex.formulations.language.program_conversion import flat_program
 
         elastic = self.chosen_windows == "elastic"
         if self.program != "P2":
@@ -281,7 +281,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
 
     def _weighted(self, engine: EngineName, options: SolveOptions) -> Plan:
         """Solve P3 or P4: the linear program, and the integer program if its units are fractional."""
-        from flowlex.models.problem import flat_program
+        from flowlex.formulations.language.program_conversion import flat_program
 
         program, cells = flat_program(self._stated(self.program, whole=False), 0), rate_cells(self.grid, elastic=False)
         solves = {"lp": 0, "mip": 0}

@@ -76,7 +76,7 @@ class ProgramMethod:
 
     def formulation(self, stage: str | None) -> LinearProgram:
         """Return the program of a stage, with the stages before it fixed at their values."""
-        from flowlex.models.problem import flat_program
+        from flowlex.formulations.language.program_conversion import flat_program
 
         names = [objective.name for objective in self.problem.objectives]
         wanted = chosen_stage(stage, names)

@@ -12,12 +12,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from flowlex.formulations.language.program_conversion import flat_program
 from flowlex.formulations.language.statement import Statement
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import SolveOptions, Status
 from flowlex.models.pods.problem.stage_programs import touching
-from flowlex.models.problem import Problem, flat_program
+from flowlex.models.problem import Problem
 from flowlex.models.problem_solution import ProblemSolution, StageAnswers, plain_number
 from flowlex.validation.proofs.checker import Checker
 from flowlex.validation.proofs.exact_program import Exact

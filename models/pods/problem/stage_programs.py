@@ -65,7 +65,8 @@ class StagePrograms:
         Only the program of the balance has its rows and variables. Values of levels are kept exactly. Rows with a
         positive right-hand side are divided by it, so that the solver's tolerances are relative.
         """
-        from flowlex.models.problem import KEPT, flat_program
+        from flowlex.formulations.language.program_conversion import flat_program
+        from flowlex.models.problem import KEPT
 
         problem = self.state(tangents)
         problem = problem.copy() if objective is None else problem.alone(objective, before)

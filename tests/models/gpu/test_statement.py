@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flowlex import GpuAssignment, generate
-from flowlex.models.problem import flat_program
+from flowlex.formulations.language.program_conversion import flat_program
 from tests.formulations.language.test_printed_rows import read
 
 VARIANTS: list[dict[str, Any]] = [

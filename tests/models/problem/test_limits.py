@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 import flowlex as fx
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.lexicographic.solver_watch import Watch, interruptible
-from flowlex.models import exact_proofs
-from flowlex.models import problem as problem_module
+from flowlex.models import exact_proofs, problem_solving
 from flowlex.models.solve_progress import ProgressLine
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.proofs.checker import OutOfTime
@@ -137,7 +136,7 @@ def test_without_time_for_a_tree_the_bound_of_its_root_is_proven(monkeypatch: py
     pairs = pd.DataFrame([(a, b) for a, b in itertools.combinations(range(7), 2)], columns=["u", "v"])
     p.constrain("edge", x.at(pairs, i="u") + x.at(pairs, i="v") <= 1)
     p.maximize("number", x.sum())
-    monkeypatch.setattr(problem_module, "_CUT_ROUNDS", 0)
+    monkeypatch.setattr(problem_solving, "_CUT_ROUNDS", 0)
     monkeypatch.setattr(Budget, "remaining", lambda *_: Budget(0))
     s = p.solve()
     assert s.objective == 1 and s.certificate.claim == "bounded"
@@ -284,7 +283,7 @@ def test_an_answer_is_not_lost_because_its_proof_fails(error: BaseException, mon
     def broken(*arguments: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(problem_module, "proven", broken)
+    monkeypatch.setattr(problem_solving, "proven", broken)
     p = knapsack()
     s = p.solve()
     assert (s.objective, s["x"].to_dict()) == (7, {"b": 1, "c": 1})
@@ -300,7 +299,7 @@ def test_an_infeasible_problem_whose_proof_fails_is_infeasible_by_the_solvers_wo
     def broken(*arguments: Any) -> Any:
         raise ArithmeticError("no")
 
-    monkeypatch.setattr(problem_module, "proven", broken)
+    monkeypatch.setattr(problem_solving, "proven", broken)
     p = knapsack()
     p.constrain("many", p["x"].sum() >= 3)
     s = p.solve()
@@ -321,7 +320,7 @@ def test_solving_is_silent_until_the_log_is_asked_for(
     assert capfd.readouterr() == ("", "") and not caplog.records
     with caplog.at_level(logging.DEBUG, "flowlex"):
         knapsack().solve()
-        monkeypatch.setattr(problem_module, "proven", None)
+        monkeypatch.setattr(problem_solving, "proven", None)
         knapsack().solve()
     levels = [(each.levelname, each.name.split(".")[0]) for each in caplog.records]
     assert levels == [(level, "flowlex") for level in ("INFO", "DEBUG", "INFO", "INFO", "WARNING", "DEBUG", "INFO")]
