@@ -27,7 +27,7 @@ import numpy as np
 
 from flowlex.formulations.engines import solve_options
 from flowlex.formulations.language import mathematics, piecewise, problem_document
-from flowlex.formulations.language.expressions import Expression, Rule
+from flowlex.formulations.language.expressions import Expression, Rule, constants
 from flowlex.formulations.language.labels import Index, StatementError, known, nearest
 from flowlex.formulations.language.program_conversion import flat_program, program_of
 from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock, _summed, whole_or_not
@@ -136,16 +136,13 @@ class Problem(Statement):
             raise StatementError(f"softened: the weight must be positive, got {weight!r}")
         block = self._rows_named(name)
         fresh = self.copy()
-        made = fresh.variables(
-            f"{name}_violation", over=_members_of(fresh, block), words=f"by how much {name} is violated"
-        )
+        members = constants(fresh, block.index, np.zeros(block.index.count))
+        made = fresh.variables(f"{name}_violation", over=members, words=f"by how much {name} is violated")
         parts = [(made, 1.0 if block.relation == ">=" else -1.0)]
         if block.relation == "==":
-            more = fresh.variables(
-                f"{name}_shortfall", over=_members_of(fresh, block), words=f"by how much {name} falls short"
-            )
+            more = fresh.variables(f"{name}_shortfall", over=members, words=f"by how much {name} falls short")
             parts.append((more, 1.0))
-        e = _row_expression(self, block)
+        e = self.combined(block.index, (block.rows, block.columns, block.values), -block.rhs, block.unit, block.left)
         total: Expression | None = None
         for variables, sign in parts:
             e = e + variables * sign
@@ -662,19 +659,16 @@ class Problem(Statement):
         values
             An answer in which the objectives before are optimal: a solution, or values by variable and label.
         """
-        names = [o.name for o in self.objectives]
-        k = known("objective", objective, {name: k for k, name in enumerate(names)})
-        fresh = self.copy()
+        k = known("objective", objective, {o.name: k for k, o in enumerate(self.objectives)})
+        reached: dict[str, Any] = {}
         if k:
             if values is None:
                 raise StatementError(f"stage {objective!r}: give an answer, for the values of the objectives before")
             x = values.numbers if isinstance(values, ProblemSolution) else self.read_values(values)
-            assert x is not None
-            for before in range(k):
-                mine = values.stages.get(names[before]) if isinstance(values, ProblemSolution) else None
-                fresh = fresh.keeping(before, x, mine.given_away if mine is not None else 0)
-        fresh.objectives = [self.objectives[k]]
-        return fresh
+            for before in self.objectives[:k]:
+                mine = values.stages.get(before.name) if isinstance(values, ProblemSolution) else None
+                reached[before.name] = x, mine.given_away if mine is not None else 0
+        return self._alone(k, reached)
 
     def alone(self, objective: str | None = None, before: Mapping[str, Any] | None = None) -> Self:
         """The problem of one objective, with those before it as rows at given values.
@@ -686,15 +680,17 @@ class Problem(Statement):
         before
             Values of objectives before it; those without a value are left free.
         """
-        names = [o.name for o in self.objectives]
-        if objective is not None and objective not in names:
-            raise StatementError(nearest("objective", objective, names))
-        place = 0 if objective is None else names.index(objective)
+        places = {o.name: k for k, o in enumerate(self.objectives)}
+        place = 0 if objective is None else known("objective", objective, places)
+        return self._alone(place, {name: (Fraction(value), 0) for name, value in (before or {}).items()})
+
+    def _alone(self, place: int, reached: Mapping[str, tuple[Any, float]]) -> Self:
+        """The problem of one objective; those before it that have a value are kept, given what it gives away."""
         fresh = self.copy()
-        for k, name in enumerate(names[:place]):
-            if before and name in before:
-                fresh = fresh.keeping(k, Fraction(before[name]))
-        fresh.objectives = fresh.objectives[place : place + 1]
+        for k, each in enumerate(self.objectives[:place]):
+            if each.name in reached:
+                fresh = fresh.keeping(k, *reached[each.name])
+        fresh.objectives = self.objectives[place : place + 1]
         return fresh
 
     @classmethod
@@ -727,41 +723,7 @@ class Problem(Statement):
         return check(flat_program(self, None))
 
 
-def _members_of(problem: Statement, block: RowBlock) -> Expression:
-    n = block.index.count
-    none = np.zeros(0, np.int64)
-    return Expression(problem, block.index, none, none, np.zeros(0), np.zeros(n), Fraction(1), ("number", "0"))
-
-
-def _row_expression(problem: Statement, block: RowBlock) -> Expression:
-    """Left side minus right side of rows."""
-    tokens = frozenset(b.token for b in problem.blocks.values())
-    return Expression(
-        problem,
-        block.index,
-        block.rows,
-        block.columns,
-        block.values,
-        -block.rhs,
-        block.unit,
-        block.left,
-        tokens,
-    )
-
-
 def _objective_expression(problem: Statement, objective: Objective) -> Expression:
-    tokens = frozenset(b.token for b in problem.blocks.values())
-    rows = np.zeros(len(objective.columns), np.int64)
+    terms = np.zeros(len(objective.columns), np.int64), objective.columns, objective.values
     single = Index((), {}, {}, 1, True)
-    constant = np.array([objective.constant])
-    return Expression(
-        problem,
-        single,
-        rows,
-        objective.columns,
-        objective.values,
-        constant,
-        objective.unit,
-        objective.formula,
-        tokens,
-    )
+    return problem.combined(single, terms, np.array([objective.constant]), objective.unit, objective.formula)

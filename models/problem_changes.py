@@ -223,18 +223,8 @@ def _plain_rows(
         raise StatementError(f"{index.count} right-hand sides expected, got {len(rhs)}")
     numbers, unit = exact_numbers(np.array([*values, *rhs, Fraction(0)], object))
     count = len(values)
-    tokens = frozenset(block.token for block in problem.blocks.values())
-    return Expression(
-        problem,
-        index,
-        np.array(rows, np.int64),
-        np.array(columns, np.int64),
-        numbers[:count],
-        -numbers[count : count + len(rhs)],
-        unit,
-        ("symbol", "rows", index.keys),
-        tokens,
-    )
+    terms = np.array(rows, np.int64), np.array(columns, np.int64), numbers[:count]
+    return problem.combined(index, terms, -numbers[count : count + len(rhs)], unit, ("symbol", "rows", index.keys))
 
 
 def _drop(problem: Problem, change: Drop) -> Problem:

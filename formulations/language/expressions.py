@@ -142,17 +142,7 @@ class Expression:
         n = self.index.count
         gaps = bool(len(where)) and int(where.min()) < 0
         if not n:
-            return Expression(
-                self._owner,
-                index,
-                _NONE,
-                _NONE,
-                _NO_VALUES,
-                np.full(len(where), fill),
-                Fraction(1),
-                formula,
-                self._blocks,
-            )
+            return constants(self._owner, index, *exact_numbers(np.full(len(where), fill)), formula)
         constant = self._constant[where]
         if gaps:
             constant = np.where(where < 0, 0.0, constant)
@@ -170,28 +160,10 @@ class Expression:
             source = begin + np.arange(len(rows))
             if self._order is not None:
                 source = self._order[source]
-        found = Expression(
-            self._owner,
-            index,
-            rows,
-            self._columns[source],
-            self._values[source],
-            constant,
-            self._unit,
-            formula,
-            self._blocks,
-        )
+        columns, values = self._columns[source], self._values[source]
+        found = self._like(index=index, rows=rows, columns=columns, values=values, constant=constant, formula=formula)
         if gaps and fill:
-            lifted = Expression(
-                self._owner,
-                index,
-                _NONE,
-                _NONE,
-                _NO_VALUES,
-                np.where(where < 0, 1.0, 0.0),
-                Fraction(1),
-                ("number", "0"),
-            )
+            lifted = constants(self._owner, index, np.where(where < 0, 1.0, 0.0))
             return (found + lifted * fill)._like(formula=formula)
         return found
 
@@ -560,6 +532,13 @@ class Expression:
                 raise StatementError(f"{value._short()} belongs to another problem than {self._short()}")
             return value
         return self._owner.as_data(value, f"{self._short()} {what}", near)
+
+
+def constants(
+    owner: Owner, index: Index, values: Floats, unit: Unit = Fraction(1), formula: Node = ("number", "0")
+) -> Expression:
+    """An expression without variables."""
+    return Expression(owner, index, _NONE, _NONE, _NO_VALUES, values, unit, formula)
 
 
 class Rolling:

@@ -17,7 +17,7 @@ import scipy
 
 from flowlex.formulations.language import formulas
 from flowlex.formulations.language.exact_units import Unit, exact_numbers, to_floats
-from flowlex.formulations.language.expressions import Expression, Rule, cross
+from flowlex.formulations.language.expressions import Expression, Rule, constants, cross
 from flowlex.formulations.language.formulas import Node, Writer
 from flowlex.formulations.language.labels import (
     Codes,
@@ -299,7 +299,7 @@ class Statement:
             formula = (
                 ("number", _short(low)) if low == high else ("numbers", f"{_short(low)}..{_short(high)}", index.keys)
             )
-        return Expression(self, index, _NONE, _NONE, _NO_VALUES, numbers, unit, formula)
+        return constants(self, index, numbers, unit, formula)
 
     def index_of(self, table: Any, what: str, domains: Mapping[str, Level]) -> Index:
         """Members of a table; ``domains``: of new levels, by column."""
@@ -427,6 +427,21 @@ class Statement:
         )
         self.blocks[name] = block
         return self._expression(block)
+
+    def combined(
+        self,
+        index: Index,
+        terms: tuple[Positions, Positions, Floats],
+        constant: Floats,
+        unit: Unit,
+        formula: Node,
+    ) -> Expression:
+        """An expression of this problem's variables from arrays.
+
+        ``terms``: member, column and coefficient of each; ``constant``: of each member; both times ``unit``.
+        """
+        tokens = frozenset(block.token for block in self.blocks.values())
+        return Expression(self, index, *terms, constant, unit, formula, tokens)
 
     def _expression(self, block: VariableBlock) -> Expression:
         n = block.index.count
@@ -833,7 +848,7 @@ def _without_condition(problem: Statement, name: str, rule: Rule) -> list[tuple[
             raise StatementError(f"rows {name!r}: when() needs a bound of {free}; give it one in variables(...)")
         needed = np.maximum(top, 0.0)
         numbers, unit = exact_numbers(needed)
-        size = Expression(problem, e.index, _NONE, _NONE, _NO_VALUES, numbers, unit, ("numbers", "M", e.index.keys))
+        size = constants(problem, e.index, numbers, unit, ("numbers", "M", e.index.keys))
         switched = e <= size * off
         suffix = "" if rule.relation != "==" else ("_upper" if relation == "<=" else "_lower")
         parts.append(

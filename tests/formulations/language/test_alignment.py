@@ -189,6 +189,14 @@ def test_a_gap_that_is_meant_is_said_and_counts_as_its_number() -> None:
     assert {k: v[2] for k, v in rows(p, "r").items()} == {"A1": 2, "A5": 3, "A11": 7, "A100": 7}
 
 
+def test_a_gap_in_data_of_nothing_counts_as_its_number_too() -> None:
+    p, x = problem()
+    p.constrain("r", x <= p.data("part", series({})).reindex(x, fill=0.5))
+    p.maximize("sum", x.sum())
+    s = p.solve()
+    assert s.objective == 2 and s.certificate.exact
+
+
 def test_an_absent_variable_is_not_one_that_is_zero() -> None:
     p, x = problem()
     part = x.sel(i=["A1", "A5"]).reindex(x)
