@@ -97,6 +97,8 @@ class Model(Changeable):
             raise TypeError(
                 f"{cls.__name__}: {wanted.__name__} must be a subclass of fx.Instance, which reads and checks files"
             )
+        if "data" in cls.__annotations__:
+            cls.__annotations__["data"] = wanted  # its name may be known only where the class is made
         register_kind(cls.kind, wanted)
         register_judge(cls.kind, cls.verify_document)
         cls.data_type, cls.name = wanted, cls.kind
