@@ -287,7 +287,7 @@ class Model(Changeable):
 
     # ---- changes: each returns a new model
 
-    def _terms(self, variables: Expression) -> list[Term]:
+    def _terms(self, variables: Expression) -> tuple[Term, ...]:
         self.problem._plain(variables, "variables")
         return terms_document(self.problem, variables.sum())
 

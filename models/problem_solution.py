@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -297,7 +298,8 @@ def stage_duals(
         raw = found.stages[stage].leaves if found is not None and stage < len(found.stages) else ()
         if len(raw) != 1 or not raw[0].own or raw[0].branches or raw[0].cuts.any():
             return None
-        each = np.split(raw[0].rows, np.cumsum([b.index.count for b in blocks])[:-1])
+        ends = np.cumsum([0, *(b.index.count for b in blocks)]).tolist()
+        each = [raw[0].rows[begin:end] for begin, end in pairwise(ends)]
     return {b.name: sign * y + 0.0 for b, y in zip(blocks, each, strict=True)}
 
 

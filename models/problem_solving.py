@@ -196,6 +196,7 @@ class Solving:
         if not (verdict.certificate.ok and (same or exact is None)) or (certify and not shown and not verdict.late):
             _log.info("%s: the counted answer does not hold for single labels", problem.name)
             return None
+        duals = None if exact is None else stage_duals(problem, 0, proof)
         return replace(
             found,
             source=ProblemSource(problem),  # type: ignore[arg-type]
@@ -205,7 +206,7 @@ class Solving:
             program=program,
             found=proof,
             certificate=verdict.certificate if certify else None,
-            duals=duals_by_name(problem, None if exact is None else stage_duals(problem, 0, proof)),
+            duals=duals_by_name(problem, duals),  # type: ignore[arg-type]
             infeasibility=self._conflict(_CONFLICT_S) if found.status is Status.INFEASIBLE else None,
         )
 
@@ -292,6 +293,7 @@ class Solving:
             )
         claimed = "" if verdict is None else f"; {verdict.certificate.summary}"
         _log.info("%s: %s%s", problem.name, status, claimed)
+        duals = stage_duals(problem, 0, proof, found)
         main = next(iter(stages.values()), None)
         bound = main.bound if main is not None else None
         gap = None
@@ -306,7 +308,7 @@ class Solving:
             bound=bound,
             gap=gap,
             stages=stages,
-            duals=duals_by_name(problem, stage_duals(problem, 0, proof, found) if answered else None),
+            duals=duals_by_name(problem, duals if answered else None),  # type: ignore[arg-type]
             certificate=verdict.certificate if verdict is not None else None,
             seconds=Seconds(self.compiled - self.begun, solved - self.compiled, time.perf_counter() - solved),
             message=f"{message} {trouble}".strip(),
@@ -323,7 +325,8 @@ class Solving:
         from flowlex.formulations.engines.infeasibility_explanation import explained
         from flowlex.formulations.solver_outcome import Outcome
 
-        problem, reason = self.problem, None
+        problem = self.problem
+        reason: Infeasibility | None = None
         try:
             outcome = Outcome(Status.INFEASIBLE, "highs")
             options = SolveOptions(time_limit_s=min(limit, _CONFLICT_S))

@@ -45,7 +45,8 @@ class Scaling:
         most, least = np.zeros(len(arrays.row_lower)), np.full(len(arrays.row_lower), np.inf)
         np.maximum.at(most, row, value)
         np.minimum.at(least, row[value > 0], value[value > 0])
-        rows, columns = _powers(np.where(most < _SMALL, most, np.where(least > _LARGE, least, 1.0))), None
+        rows = _powers(np.where(most < _SMALL, most, np.where(least > _LARGE, least, 1.0)))
+        columns: Floats | None = None
         extreme = (least * rows <= SMALLEST).any() or (most * rows >= LARGEST).any()
         if extreme and out_of_range(cls(rows, np.ones(0)).applied(arrays, ())[0]) is not None:
             rows, columns = _in_range(arrays)

@@ -307,6 +307,12 @@ def test_an_infeasible_problem_whose_proof_fails_is_infeasible_by_the_solvers_wo
     assert fx.verify(s.save(tmp_path / "no.solution.json"), p).verdict == "quoted"
 
 
+def test_without_rows_and_certificate_there_are_no_duals() -> None:
+    p = fx.Problem("box")
+    p.maximize("most", p.variables("x", upper=3))
+    assert dict(p.solve(certify=False).duals) == dict(p.solve().duals) == {}
+
+
 def test_without_a_certificate_the_answer_is_the_solvers() -> None:
     s = knapsack().solve(certify=False)
     assert (s.objective, s.certificate) == (7, None)

@@ -1,4 +1,4 @@
-"""A model of one's own is changed like those of the families: each change is checked, applied and kept as a document."""
+"""A model of one's own is changed like those of the families: changes are checked, applied and kept as documents."""
 
 from __future__ import annotations
 
