@@ -126,26 +126,6 @@ def test_a_restart_is_as_if_nothing_had_happened(start):
     assert fresh.score == core(again).scheduler.score()
 
 
-def test_what_was_preempted_is_known_after_a_restart(start):
-    api = start(lease_s=60.0)  # loops may be compiled first
-    send(api, machine("m0"), job("old", "o1", "o2", preemptions_per_hour=1))
-    api.post("/v1/step")
-    send(api, job("new", "n"), {"event": "set_cost", "task": "n", "machine": "m0", "cost": -500})
-    assert len(api.post("/v1/step").json()["stopped"]) == 1
-    send(api, {"event": "finish", "task": "n"})
-    assert len(api.post("/v1/step").json()["placed"]) == 1
-    send(api, {"event": "set_preemption", "job": "old", "cost": 3})
-    send(api, job("more", "m"), {"event": "set_cost", "task": "m", "machine": "m0", "cost": -500})
-    api.__exit__()
-    again = start()
-    assert again.post("/v1/step").json()["stopped"] == []
-    assert core(again).scheduler.state.jobs["old"].job.preempt_cost == 3
-    why = again.get("/v1/explanation", params={"task": "m"}).json()
-    assert why["rule"] == "preemption" and "may lose 1 task an hour" in why["reason"]
-    refused = {"event": "set_preemption", "job": "old", "per_hour": -1}
-    assert "greater than or equal to 0" in str(send(again, refused, status=422))
-
-
 def test_rules_and_capacities_over_http(start, monkeypatch):
     api = start(lease_s=60.0)
     gang = {"name": "g", "jobs": ["g"], "within": "rack"}

@@ -88,7 +88,7 @@ class Cluster:
                 s.set_preemption(str(rng.choice(jobs)), cost=int(rng.integers(0, 4)), per_hour=per_hour)
 
     def step(self):
-        for _ in range(int(self.rng.integers(1, 8))):
+        for _ in range(int(self.rng.integers(0, 8))):  # time may pass without events
             self.event()
         self.now += int(self.rng.integers(0, 200))
         self.scheduler.prepare(self.now)

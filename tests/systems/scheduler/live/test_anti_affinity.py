@@ -7,12 +7,11 @@ import pytest
 
 from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.generators import generate
-from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, LoadSpread, Placement, Priority
+from flowlex.models.flow.goals import Continuity, DataLocality, LoadSpread, Placement
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 from tests.models.flow.changes_oracle import best, stated
 from tests.models.flow.ties import GOALS as ORACLE
-from tests.seeds import seeds
 
 GOALS = (Placement(), DataLocality(), Continuity(base=2), LoadSpread())
 
@@ -89,11 +88,3 @@ def test_wishes_of_one_task_count_while_apart():
     solution = FlowScheduling(instance, goals=(Placement(),)).solve("network")
     assert solution.machine_of["z"] == "c"
     assert solution.score.cost == -6
-
-
-@pytest.mark.parametrize("seed", seeds(2, 8))
-@pytest.mark.parametrize("goals", [GOALS, (Priority(), FairShares("caps"), DataLocality(), Placement()), ()])
-def test_every_step_equals_a_solve_from_scratch(goals, seed, flow_life):
-    life = flow_life(seed, goals, apart=0.9)
-    for _ in range(14):
-        life.check_step()

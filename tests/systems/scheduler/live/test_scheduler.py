@@ -19,23 +19,34 @@ from flowlex.systems.scheduler.random_events import event_stream
 from flowlex.validation.certificates import CertificateError
 from tests.seeds import seeds
 
-GOALS = {
-    "none": (),
-    "strict": (Priority(), Placement(), Continuity(base=3, rate=2)),
-    "shares": (FairShares(), Placement()),
-    "caps": (FairShares("caps"), Priority(), DataLocality(), Placement()),
-    "spread": (LoadSpread(), Continuity(), Placement(), FairShares("weighted")),
-    "weighted": (Priority(mode="weighted", lowest=4), DataLocality()),
-    "random": (RandomCosts(), Placement()),
+#: Goals and options.
+LIVES = {
+    "none": ((), {}),
+    "strict": ((Priority(), Placement(), Continuity(base=3, rate=2)), {}),
+    "shares": ((FairShares(), Placement(), Continuity()), {}),
+    "caps": ((FairShares("caps"), Priority(), DataLocality(), Placement()), {}),
+    "spread": ((LoadSpread(), Continuity(), Placement(), FairShares("weighted")), {}),
+    "weighted": ((Priority(mode="weighted", lowest=4), DataLocality()), {}),
+    "random": ((RandomCosts(), Placement()), {}),
+    "ranks": ((Priority(), Placement(), LoadSpread(), Continuity()), {"lexicographic": True}),
+    "cheap": ((Placement(), DataLocality(), Continuity(base=1, rate=2, unit_s=7.7), LoadSpread()), {"wait_cost": 6}),
 }
 
 
-@pytest.mark.parametrize("seed", seeds(2, 5))
-@pytest.mark.parametrize("goals", GOALS)
-def test_every_step_equals_a_solve_from_scratch(goals, seed, flow_life):
-    life = flow_life(seed, GOALS[goals])
-    for _ in range(12):
+@pytest.mark.parametrize("seed", seeds(2, 12))
+@pytest.mark.parametrize("kind", LIVES)
+def test_every_step_equals_a_solve_from_scratch(kind, seed, flow_life, tmp_path):
+    """Every second life has limits of preemption, more tasks kept apart, hours that pass, and a stored state."""
+    (goals, options), odd = LIVES[kind], seed % 2
+    life = flow_life(seed, goals, apart=0.9 if odd else 0.3, limited=0.7 * odd, **options)
+    for turn in range(12):
+        life.now += 900.0 * odd * int(life.rng.integers(0, 2))
+        if odd and turn % 4 == 3:
+            save_scheduler(life.scheduler, tmp_path / "state.npz")
+            life.scheduler = load_scheduler(tmp_path / "state.npz", goals)
         life.check_step()
+        state = life.scheduler.state
+        assert all(live.held == sum(state.tasks[t].held for t in live.tasks) for live in state.jobs.values())
 
 
 def small(**more):
