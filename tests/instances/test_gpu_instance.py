@@ -116,11 +116,7 @@ def drop(*path):
 T1 = ("jobs", 0, "tasks", 0)
 BAD = {
     "negative size": (put(*T1, "shards", 0, "size_mb", -1), "jobs[0].tasks[0].shards[0].size_mb: ", "greater than 0"),
-    "zero size": (put(*T1, "shards", 0, "size_mb", 0), "size_mb: ", "greater than 0"),
     "NaN size": (put(*T1, "shards", 0, "size_mb", math.nan), "size_mb: ", "finite"),
-    "infinite size": (put(*T1, "shards", 0, "size_mb", math.inf), "size_mb: ", "finite"),
-    "size as text": (put(*T1, "shards", 0, "size_mb", "60"), "size_mb: ", "a number (got '60')"),
-    "size as boolean": (put(*T1, "shards", 0, "size_mb", True), "size_mb: ", "a number (got True)"),
     "size beyond floats": (put(*T1, "shards", 0, "size_mb", 10**400), "size_mb: ", "a number"),
     "sizes beyond floats": (put(*T1, "shards", [{"size_mb": 1.7e308, "replicas": ["a"]}] * 2), "", "sum to more"),
     "negative bandwidth": (put("rack_mb_per_s", -125), "rack_mb_per_s: ", "greater than 0"),

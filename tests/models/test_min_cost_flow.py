@@ -8,10 +8,8 @@ import matplotlib as mpl
 import pytest
 
 from flowlex.instances.dimacs import parse_dimacs
-from flowlex.instances.generators import generate
 from flowlex.instances.min_cost_flow import NetworkInstance
 from flowlex.models.min_cost_flow import MinCostFlow
-from flowlex.models.model_base import ModelError
 
 mpl.use("Agg")
 
@@ -41,25 +39,6 @@ def test_hand_solved(engine: Any) -> None:
     assert solution.duals["flow"].values.tolist()[0] == -3  # one more unit over node 1 saves 5 - 2
     assert solution.certificate is not None
     assert solution.certificate.exact
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_infeasible_names_the_cut_and_the_certificate_proves_it(engine: Any) -> None:
-    solution = MinCostFlow(network(supply=(6, 0, -6))).solve(engine)
-    assert solution.status == "infeasible"
-    assert solution.infeasibility is not None
-    assert "short by 1" in solution.infeasibility.message
-    assert solution.certificate is not None
-    assert solution.certificate.claim == "infeasible"
-    with pytest.raises(ModelError, match="there is no answer"):
-        solution.to_frame()
-
-
-def test_pictures_small_and_large() -> None:
-    assert "cost 7" in MinCostFlow(network()).solve("network").plot().get_title()
-    large = MinCostFlow(generate("network-random", seed=1, nodes=100, arcs=400))  # type: ignore[arg-type]
-    assert large.solve("network").plot().get_xlabel() == "flow on an arc"
-    mpl.pyplot.close("all")
 
 
 def test_messages_and_tables_use_the_nodes_numbers_of_the_file() -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
 from types import SimpleNamespace
 
 import hypothesis
 import pytest
 
 from flowlex.testing import mutate, plugin
-from tests.documents import ROOT
 
 #: Imported before the inner pytest runs, as each of them unloads the modules that it imports itself.
 LOADED = (mutate, hypothesis)
@@ -114,21 +112,6 @@ def test_single_rows_only_on_request(run):
     result.stdout.fnmatch_lines(["  x_A: lost lower bound: answers; *"])
 
 
-def test_a_crash_is_listed_and_kills_nothing(run):
-    crash = """
-    import pulp
-    from model import knapsack
-
-    def test_crash():
-        problem = knapsack()
-        problem.solve(pulp.HiGHS(msg=False))
-        print({4: "as ever"}[int(problem.objective.value())])
-    """
-    result = run(crash, "--mutate-formulations")
-    result.stdout.fnmatch_lines(["  room: drop: crashed; *test_crash ends in KeyError: 6"])
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-
-
 def test_pytest_fail_kills(run):
     fails = """
     import pytest
@@ -172,12 +155,6 @@ def test_options_that_contradict_each_other(options, said):
     config = SimpleNamespace(getoption=lambda name, default=None: options.get(name, default))
     with pytest.raises(pytest.UsageError, match=said):
         plugin.pytest_configure(config)
-
-
-def test_the_plugin_is_an_entry_point_named_like_its_module():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["pytest11"] == {"flowlex.testing.plugin": "flowlex.testing.plugin"}
-    assert not any("hypothesis" in each or "pytest" in each for each in project["dependencies"])
 
 
 def test_importing_the_plugin_or_the_kit_imports_nothing_heavy():

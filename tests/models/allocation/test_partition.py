@@ -90,12 +90,6 @@ def test_the_same_seed_is_the_same_division() -> None:
     assert one.tobytes() == same.tobytes() != other.tobytes()
 
 
-def test_many_jobs_by_parts_lose_little() -> None:
-    instance = generate("gavel-like", jobs=200, gpus=64, seed=2, sharing=True)
-    parted = solve(instance, "highs", policy="max_throughput", parts=4)
-    assert parted.gap is not None and 0 <= parted.gap < 0.3
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [

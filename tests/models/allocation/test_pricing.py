@@ -11,10 +11,8 @@ from flowlex import generate
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.solver_outcome import EngineError
 from flowlex.instances.allocation import Limit
-from flowlex.models.allocation.allocation_linear_program import run_columns
 from flowlex.models.allocation.methods.pair_pricing import PairPrices
 from flowlex.models.allocation.model import Allocation
-from flowlex.models.allocation.policies import Goal
 from tests.models.allocation.cases import random_instance
 
 POLICIES = ("max_min", "water_filling", "makespan", "finish_time", "max_throughput", "hierarchical")
@@ -48,43 +46,6 @@ def test_deadlines_that_jobs_alone_miss_are_kept_by_pairs():
                     assert priced.objective == pytest.approx(whole.objective, rel=1e-6)
                 found.append(whole.status)
     assert len(set(found)) == 2  # some deadlines can be met, some cannot
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_prices_look_at_every_pair(seed):
-    """Check every pair alone: at the end none has a positive reduced cost, and the columns found have one."""
-    rng = np.random.default_rng(seed)
-    instance = random_instance(seed, jobs=9, limits=False, tight=0.6)
-    view, n = instance.arrays, len(instance.jobs)
-    goal = Goal(1 / view.speed.max(axis=1), pace=np.ones(n))
-    prices = {"level": rng.random(n), "gpus": rng.random(len(view.count)) * 0.3, "time": rng.random(n) * 0.3}
-    dear = np.where(np.isfinite(view.deadline), rng.random(n) * 0.01, 0.0)
-    prices |= {"deadline": dear, "most": np.zeros(0), "least": np.zeros(0)}
-    pairs = PairPrices(instance)
-    columns = run_columns(view)
-    assert pairs.count == columns.paired.sum()
-    pull = dear + prices["level"] * goal.unit
-    earned = pull[columns.first] * columns.speed[:, 0] - view.scale[columns.first] * prices["gpus"][columns.gpu]
-    earned = earned + np.where(columns.paired, pull[columns.second] * columns.speed[:, 1], 0.0)
-    value, time = pairs.bound(prices, goal)
-    cost = time[columns.first] + np.where(columns.paired, time[columns.second], 0.0)
-    assert (earned <= cost + 1e-12).all()
-    owed = np.where(np.isfinite(view.deadline), view.steps / view.deadline, 0.0) @ dear
-    assert value == pytest.approx((prices["gpus"] @ view.count + time.sum() - owed) / prices["level"].sum())
-    alone = np.zeros(n)
-    np.maximum.at(alone, columns.first[~columns.paired], earned[~columns.paired])
-    own = np.maximum(prices["time"], alone)
-    gain = earned - own[columns.first] - np.where(columns.paired, own[columns.second], 0.0)
-    worth = {key(columns, c) for c in np.flatnonzero(columns.paired & (gain > 1e-9))}
-    _, found = pairs.look(prices, goal)
-    chosen = {key(found, c) for c in range(found.count)}
-    assert chosen <= worth
-    assert len(chosen) == found.count
-    assert bool(chosen) == bool(worth)
-
-
-def key(columns, c):
-    return frozenset((int(columns.first[c]), int(columns.second[c]))), int(columns.gpu[c])
 
 
 def test_pairs_never_all_exist(monkeypatch):

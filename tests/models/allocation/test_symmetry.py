@@ -8,8 +8,7 @@ import pytest
 from flowlex.formulations.engines import solve
 from flowlex.instances import AllocationInstance
 from flowlex.models.allocation import policy_linear_programs
-from flowlex.models.allocation.allocation_linear_program import Columns
-from flowlex.models.allocation.methods.job_aggregation import JobClasses, job_classes
+from flowlex.models.allocation.methods.job_aggregation import JobClasses
 from flowlex.models.allocation.model import Allocation
 from tests.models.allocation.cases import random_instance
 
@@ -51,29 +50,3 @@ def test_classes_give_the_optimum_of_jobs(policy: str, monkeypatch: pytest.Monke
             assert one.certificate is not None and one.certificate.claim == "optimal"
         if single.level is not None and policy in ("water_filling", "hierarchical"):
             assert one.level == pytest.approx(single.level, rel=1e-5, abs=1e-9)
-
-
-def test_which_jobs_are_identical() -> None:
-    instance = doubled(1)
-    base = job_classes(instance, "max_min", None, deadlines=False)
-    names = [job.name for job in instance.jobs]
-    classes = {frozenset(np.array(names)[base.of == c].tolist()) for c in range(len(base.first))}
-    assert frozenset({"j0"}) in classes  # a limit names it
-    assert all(base.many == np.bincount(base.of)) and (base.of[base.first] == np.arange(len(base.first))).all()
-    fifo = instance.model_copy(update={"entities": tuple(random_instance(1).entities)})
-    assert len(job_classes(fifo, "hierarchical", None, deadlines=False).first) == len(names)  # the order decides
-
-
-@pytest.mark.parametrize("many", [(2, 3), (3, 3), (4, 1)])
-def test_pairs_are_spread_evenly(many: tuple[int, int]) -> None:
-    """Classes with a and b members: pairs between them for 0.6 in total, pairs within the first for 0.5."""
-    size = np.array(many)
-    classes = JobClasses(np.repeat([0, 1], size), np.cumsum([0, many[0]]), size)
-    columns = Columns(np.array([0, 0, 0]), np.array([-1, 1, 0]), np.zeros(3, int), np.ones((3, 2)))
-    spread, share = classes.spread(columns, np.array([0.2, 0.6, 0.5]))
-    time = spread.per_job(share, size.sum(), speed=False)
-    assert np.allclose(time[: many[0]], (0.2 + 0.6 + 2 * 0.5) / many[0])
-    assert np.allclose(time[many[0] :], 0.6 / many[1])
-    assert (spread.first != spread.second).all() and (share > 0).all()
-    keys = {(*sorted(pair), 0) for pair in zip(spread.first.tolist(), spread.second.tolist(), strict=True)}
-    assert len(keys) == spread.count  # no pair twice

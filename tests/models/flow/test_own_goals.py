@@ -15,7 +15,7 @@ import pytest
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
 from flowlex.models.flow.goal_interface import ClusterView, Scale, Spot, task_views
-from flowlex.models.flow.goals import Continuity, DataLocality, FairShares, Goal, LoadSpread, Placement
+from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.own_goals import ask
 from flowlex.models.model_base import ModelError
@@ -194,24 +194,6 @@ def test_changed_models_have_own_goals(seed):
     assert verify(document, instance, goals=ask(instance, (goal,))).claim == "optimal"
     assert "pass the goal" in str(verify(document, instance)) and not verify(document, instance).ok
     assert not verify(document, instance, goals=ask(instance, (Away(seed + 1),))).ok
-
-
-OTHERS = (Continuity(2, 1), DataLocality(), LoadSpread(1), Placement())
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"goals": (Away(1), *OTHERS)},
-        {"goals": (*OTHERS, Away(2, racks=True)), "lexicographic": True},
-        {"goals": (FairShares(), Away(3), Continuity(1, 0))},
-        {"goals": (Away(4), LoadSpread(1)), "wait_cost": 4},
-    ],
-)
-def test_own_goals_are_proven_among_others(seed, options):
-    solution = FlowScheduling(small(seed), **options).solve("network")
-    assert solution.certificate.claim == "optimal"
 
 
 def test_gangs_and_capacities_go_with_own_goals():

@@ -96,10 +96,3 @@ def test_jain_index() -> None:
     assert jain_index(np.array([2.0, 2.0])) == 1.0
     assert jain_index(np.array([3.0, 0.0, 0.0])) == pytest.approx(1 / 3)
     assert jain_index(np.zeros(3)) == 1.0
-
-
-def test_pictures() -> None:
-    model = GpuAssignment(generate("gpu-figure4"), network="paper")
-    axes = model.solve("network").plot()
-    assert "6 of 6 GPUs run a task" in axes.get_title()
-    mpl.pyplot.close("all")

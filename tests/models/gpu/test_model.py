@@ -15,17 +15,10 @@ from flowlex.instances.generators import generate
 from flowlex.instances.gpu import GpuInstance
 from flowlex.models.gpu.model import GpuAssignment, Penalties, Policy
 from flowlex.models.gpu.transfer_costs import TransferCosts
-from flowlex.models.model_base import ModelError
-from flowlex.models.registry import model_for
 from flowlex.validation.certificates import verify
 from tests.models.gpu.cases import cluster, job, task
 
 ALL = list(itertools.product(Policy, ("compact", "paper")))
-
-
-def placed(instance: GpuInstance, **options: Any) -> dict[str, str]:
-    frame = GpuAssignment(instance, **options).solve("network").to_frame()
-    return {name: gpu for name, gpu in frame["gpu"].items() if gpu}
 
 
 def test_figure_1_is_fair_and_moves_nothing() -> None:
@@ -89,12 +82,6 @@ def test_measured_speeds_stay_exact(network: Any, engine: Any) -> None:
     assert solution.certificate is not None and solution.certificate.claim == "optimal"
 
 
-def test_long_decimal_speeds_of_tasks_without_shards() -> None:
-    speeds = {"disk_mb_per_s": 203.12345678901234, "rack_mb_per_s": 118.76543211234567}
-    speeds["between_racks_mb_per_s"] = 51.987654312345678
-    assert proven(cluster([job("j", task("t"), task("u"))], [("A", "r", [10.0])], **speeds)).objective == 0
-
-
 @pytest.mark.parametrize("huge", [1e18, 1e300])
 def test_sizes_of_any_magnitude_stay_exact(huge: float) -> None:
     nodes = [("A", "r", [10.0]), ("B", "s", [10.0])]
@@ -125,13 +112,6 @@ def test_the_price_of_waiting_is_exact(weight: float, objective: int, network: A
     assert proven(instance, network=network, penalties=Penalties(waiting=weight)).objective == objective
 
 
-def test_memory_keeps_a_task_off_small_gpus() -> None:
-    nodes = [("A", "r", [8.0, 16.0])]
-    jobs = [job("j", task("small", (100.0, "A")), task("large", (100.0, "A"), memory_gb=12.0))]
-    for network in ("compact", "paper"):
-        assert placed(cluster(jobs, nodes), network=network) == {"small": "A.0", "large": "A.1"}
-
-
 def test_a_job_above_its_share_loses_its_shortest_running_task() -> None:
     nodes = [("A", "r", [10.0, 10.0, 10.0, 10.0])]
     rich = job("rich", *(task(f"r{i}", running=(f"A.{i}", 10.0 * (i + 1))) for i in range(4)))
@@ -144,46 +124,6 @@ def test_a_job_above_its_share_loses_its_shortest_running_task() -> None:
     )
     assert GpuAssignment(instance, policy=Policy.FS).solve("network").preempted == ()
     assert GpuAssignment(instance, policy=Policy.FSU).solve("network").preempted == ()
-
-
-def test_the_odd_gpu_goes_where_it_costs_least() -> None:
-    nodes = [("A", "r1", [10.0, 10.0]), ("B", "r2", [10.0])]
-    remote = job("remote", *(task(f"r{i}", (1000.0, "B")) for i in range(2)))
-    local = job("local", *(task(f"l{i}", (1000.0, "A")) for i in range(2)))
-    for first, second in ((remote, local), (local, remote)):
-        solution = GpuAssignment(cluster([first, second], nodes)).solve("network")
-        frame = solution.job_frame()
-        assert frame["running"].to_dict() == {"remote": 1, "local": 2}
-        assert frame["fair_share"].tolist() == [1.5, 1.5]
-        assert solution.placement.metrics()["between_gb"] == 0
-
-
-def test_of_equal_optima_the_one_that_stops_fewest_tasks() -> None:
-    """Three GPUs, shares of 1.5: whether a keeps its second task or b gets it costs the same."""
-    nodes = [("A", "r", [10.0, 10.0, 10.0])]
-    a = job("a", task("a0", running=("A.0", 5.0)), task("a1", running=("A.1", 6.0)))
-    instance = cluster([a, job("b", task("b0"), task("b1"))], nodes)
-    for network in ("compact", "paper"):
-        solution = GpuAssignment(instance, network=network).solve("network")
-        assert solution.preempted == ()
-        assert len(solution.placement.started) == 1
-
-
-@pytest.mark.parametrize(
-    "held",
-    [
-        [["", "A.0"], ["", "", "", "A.1"], ["A.3", "A.4", ""]],
-        [["A.0", "A.5", ""], ["A.6", "", "A.4"], ["A.3", "A.1", "", ""], ["", "", ""]],
-    ],
-)
-@pytest.mark.parametrize("network", ["compact", "paper"])
-def test_nobody_is_stopped_for_an_odd_gpu_that_others_can_give(held: list[list[str]], network: Any) -> None:
-    jobs = [
-        job(f"j{j}", *(task(f"t{j}.{t}", running=(gpu, 5.0) if gpu else None) for t, gpu in enumerate(gpus)))
-        for j, gpus in enumerate(held)
-    ]
-    instance = cluster(jobs, [("A", "r", [10.0] * (5 if len(held) == 3 else 7))])
-    assert GpuAssignment(instance, network=network).solve("network").preempted == ()
 
 
 def test_without_preemption_free_gpus_go_to_the_jobs_furthest_below() -> None:
@@ -223,19 +163,6 @@ def test_the_compact_network_has_the_papers_optimum(
     assert compact.placement.running_by_job.sum() == paper.placement.running_by_job.sum()
 
 
-def test_options_from_text_and_their_errors() -> None:
-    instance = generate("gpu-figure1")
-    assert model_for(instance, policy="FSU").policy is Policy.FSU
-    with pytest.raises(
-        ModelError, match="has no option 'polcy'; it has: policy, network, penalties, stop_price, waiting, stage"
-    ):
-        model_for(instance, polcy="FS")
-    with pytest.raises(ModelError, match="policy='fair'"):
-        model_for(instance, policy="fair")
-    with pytest.raises(ModelError, match="penalty rack must be a finite number"):
-        Penalties(rack=-1)
-
-
 @pytest.mark.parametrize("seed", [37, 44, 51])
 def test_a_search_that_ends_at_its_cap_leaves_a_proven_bound(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     instance: Any = generate("gpu-random", seed=seed)
@@ -256,18 +183,3 @@ def test_a_search_that_ends_at_its_cap_leaves_a_proven_bound(seed: int, monkeypa
             false = {**document, "bound": above, "gap": abs(answer.objective - above) / max(1, answer.objective)}
             assert not verify({**false, "certificate": None}, instance).ok
     assert capped.status == "optimal" or met
-
-
-@pytest.mark.parametrize("network", ["compact", "paper"])
-def test_odd_gpus_go_where_they_cost_least_across_memory_sizes(network: str) -> None:
-    """Two jobs share a large GPU (1/2 each), three jobs two small ones (2/3 each): three of the five run one task.
-
-    The large GPU may serve any of them. A large task costs 20 s there, a small one 0.2 s.
-    """
-    large = [job(f"a{k}", task(f"a{k}", (1000.0, "far"), memory_gb=16.0)) for k in range(2)]
-    small = [job(f"b{k}", task(f"b{k}", (10.0, "far"), memory_gb=4.0)) for k in range(3)]
-    instance = cluster([*large, *small], [("far", "r1", []), ("n", "r2", [32.0, 8.0, 8.0])])
-    solution = GpuAssignment(instance, network=network).solve("network")
-    assert solution.placement.exact_transfer_s == Fraction(3, 5)
-    assert solution.placement.running_by_job.tolist() == [0, 0, 1, 1, 1]
-    assert solution.certificate is not None and solution.certificate.claim == "optimal"

@@ -103,16 +103,6 @@ def test_a_share_is_worth_what_all_ways_with_one_more_save(seed: int, policy: st
     assert value.objective_s == value.transfer_s == min(found) - now.placement.exact_transfer_s
 
 
-def test_a_larger_limit_is_never_worth_less_than_nothing() -> None:
-    for seed in range(12):
-        instance = generate("gpu-random", seed=seed)
-        model = GpuAssignment(instance, waiting="priced")
-        running = model.solve("network").placement.running_by_job.tolist()
-        for job, n in zip(instance.jobs, running, strict=True):  # type: ignore[attr-defined]
-            if n < len(job.tasks):
-                assert model.value_of("share", job.name).objective_s <= 0
-
-
 @pytest.mark.parametrize(
     ("what", "name", "options", "says"),
     [

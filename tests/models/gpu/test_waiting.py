@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import json
-import re
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import pytest
@@ -132,39 +128,3 @@ def test_large_a1_and_a2_favour_locality() -> None:
 def test_what_has_no_price_refuses_one() -> None:
     with pytest.raises(ModelError, match="policy FSU runs as many tasks as can; waiting='priced' goes with FSP or FS"):
         GpuAssignment(generate("gpu-figure1"), policy=Policy.FSU, waiting="priced")
-
-
-@cache
-def _document() -> tuple[GpuInstance, dict[str, Any]]:
-    instance = generate("gpu-testbed", seed=1, running=0.3)
-    document = json.loads(json.dumps(priced(instance, 0.5).to_dict()))
-    assert isinstance(instance, GpuInstance) and verify(document, instance).ok
-    return instance, document
-
-
-def _all_prices(document: dict[str, Any]) -> dict[str, int]:
-    """Prices of GPUs in the only leaf of a proof."""
-    prices: dict[str, int] = document["proof"]["shared"]["multipliers 1"]["gpu_out"]["at"]
-    return prices
-
-
-@pytest.mark.parametrize(
-    ("change", "fails"),
-    [
-        (lambda d: d["proof"].update(shared={}), "can be judged"),
-        (lambda d: _all_prices(d).clear(), "status"),
-        (lambda d: _all_prices(d).update({name: 10**9 for name in _all_prices(d)}), "status"),
-        (lambda d: d["proof"]["stages"].update(transfer=[]), "status"),
-        (lambda d: d["proof"].update(format=2), "can be judged"),
-        (lambda d: d["stages"].update(waiting=d["stages"]["waiting"] + 1), "stage waiting"),
-        (lambda d: d["options"].update(waiting="least"), "stage|status|can be judged"),
-        (lambda d: d["options"]["penalties"].update(waiting=0.25), "objective"),
-    ],
-)
-def test_a_file_that_is_made_untrue_is_refused(change: Any, fails: str) -> None:
-    instance, document = _document()
-    document = copy.deepcopy(document)
-    change(document)
-    certificate = verify(document, instance)
-    assert not certificate.ok
-    assert any(re.search(fails, check.name) for check in certificate.checks if not check.ok), str(certificate)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,9 +11,7 @@ from hypothesis import strategies as st
 
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.models.jit.model import JitBandwidth
-from flowlex.validation.certificates.verifier_interface import verify
 from tests.models.jit.test_unequal_ports import highest, truth
-from tests.touched import assert_refused
 
 
 def overloaded(seed: int, slot_s: float = 1.0, stretch: int = 1, transfers: int = 7) -> JitInstance:
@@ -82,67 +77,3 @@ def test_slots_as_short_as_one_likes(seed: int) -> None:
     assert solution.grid.horizon > 10**6 // 2
     assert late[0] > late[1] > late[2] and late[1] - late[2] < 0.02 * (late[0] - late[2])
     assert blocks[2] < 3 * blocks[0]
-
-
-def leaf(document: dict[str, Any]) -> dict[str, Any]:
-    """The multipliers of lateness in the part that has most."""
-    parts = [
-        part["stages"]["lateness"][0]["rows"] for part in document["proof"]["parts"] if "lateness" in part["stages"]
-    ]
-    return max(parts, key=lambda rows: sum(len(each["at"]) for each in rows.values()))
-
-
-def sloped(document: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Multipliers that rise or fall in their runs, and the label of the first."""
-    name = next(name for name in leaf(document) if name.endswith(("_early", "_late")))
-    return leaf(document)[name]["at"], next(iter(leaf(document)[name]["at"]))
-
-
-def touched(document: dict[str, Any], change: Callable[[Any], Any]) -> None:
-    at, label = sloped(document)
-    at[label] = change(Fraction(at[label]))
-
-
-def renamed(document: dict[str, Any], change: Callable[[int, int], str]) -> None:
-    at, label = sloped(document)
-    name, _, slots = label.partition(",")
-    first, _, last = slots.partition("..")
-    at[f"{name},{change(int(first), int(last or first))}"] = at.pop(label)
-
-
-def moved(document: dict[str, Any], by: int) -> None:
-    late = [run for runs in document["answer"]["schedule"].values() for run in runs][-1]
-    late[0] += by
-    late[1] += by
-
-
-FAULTS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "steeper": lambda d: touched(d, lambda y: int(y) - 10**4),
-    "rising instead of falling": lambda d: touched(d, lambda y: str(-y)),
-    "no slope": lambda d: touched(d, lambda y: 0),
-    "no multipliers of ports": lambda d: [leaf(d).pop(name) for name in list(leaf(d)) if name != "size"],
-    "a run longer": lambda d: renamed(d, lambda a, b: f"{a}..{b + 500}"),
-    "a run that ends before its begin": lambda d: renamed(d, lambda a, b: f"{b + 1}..{a}"),
-    "a run that overlaps": lambda d: sloped(d)[0].update({sloped(d)[1].partition("..")[0]: -1}),
-    "numbers beyond 64 bits": lambda d: touched(d, lambda y: -(1 << 62)),
-    "no number": lambda d: touched(d, lambda y: "NaN"),
-    "a slot that is not there": lambda d: renamed(d, lambda a, b: f"{a}..{1 << 60}"),
-    "transfers too dear": lambda d: leaf(d).update(size={"default": 10**4}),
-    "sent later": lambda d: moved(d, 10),
-    "less late than it is": lambda d: d["answer"].update(lateness_unit_slots=d["answer"]["lateness_unit_slots"] - 1),
-    "lateness without a proof": lambda d: [p["stages"].pop("lateness") for p in d["proof"]["parts"]],
-}
-
-
-@pytest.fixture(scope="module")
-def stated() -> tuple[JitInstance, dict[str, Any]]:
-    instance = overloaded(1, 0.01, stretch=10)
-    document = json.loads(json.dumps(JitBandwidth(instance, share=1.0, windows="elastic").solve("highs").to_dict()))
-    assert verify(document, instance).claim == "optimal" and sloped(document)
-    return instance, document
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_touched_prices_and_schedules_are_refused(stated: tuple[JitInstance, dict[str, Any]], fault: str) -> None:
-    instance, document = stated
-    assert_refused(FAULTS[fault], document, instance)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from flowlex.formulations.engines import solve
-from flowlex.formulations.solver_outcome import EngineName, Outcome, Status
+from flowlex.formulations.solver_outcome import Status
 from flowlex.instances.files import read_instance
 from flowlex.instances.generators import generate
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
@@ -199,34 +198,6 @@ def test_a_time_limit_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -
     assert solution.gap is not None and solution.gap > 0
 
 
-@pytest.mark.parametrize(("engine", "proven"), [("pulp", 0), ("pulp", 1), ("highs", 1), ("pulp", 2)])
-def test_one_deadline_for_all_programs(monkeypatch: pytest.MonkeyPatch, engine: EngineName, proven: int) -> None:
-    """A time limit after some programs gives a schedule, its vector, and the levels proven so far."""
-    from flowlex.formulations.sessions.fixed_matrix_program import BoundedProgram
-    from flowlex.models.jit.methods import plan_search as levels
-
-    calls = [0]
-
-    def stopping(whole: Callable[..., Outcome]) -> Callable[..., Outcome]:
-        def stopped(*arguments: Any, **keywords: Any) -> Outcome:
-            calls[0] += 1
-            outcome = whole(*arguments, **keywords)
-            return outcome if calls[0] <= proven else Outcome(Status.TIME_LIMIT, "highs")
-
-        return stopped
-
-    monkeypatch.setattr(levels, "solve", stopping(levels.solve))
-    monkeypatch.setattr(BoundedProgram, "solve", stopping(BoundedProgram.solve))
-    cluster = generate("jit-cluster", seed=1, jobs=4, machines=4, mix="LeNet", gflops=5000.0, copies=0)
-    assert isinstance(cluster, JitInstance)
-    solution = JitBandwidth(cluster, share=1.0, load="port", lat="paper-job", presolve=False).solve(engine)
-    assert solution.status is Status.FEASIBLE
-    assert "time ran out" in solution.message
-    assert solution.certificate is not None and solution.certificate.ok
-    assert solution.certificate.claim in ("feasible", "bounded")
-    assert solution.sorted_loads.sum() == 2 * solution.grid.units.sum()
-
-
 @pytest.mark.parametrize("options", [{}, {"presolve": False}, {"program": "P1", "presolve": False}, {"program": "P4"}])
 def test_nothing_to_send(options: dict[str, Any]) -> None:
     machines = tuple(Machine(name=n, out_mbps=80.0, in_mbps=80.0) for n in ("a", "b"))
@@ -287,28 +258,3 @@ def test_programs_that_no_memory_holds_are_refused() -> None:
         JitBandwidth(fine, share=1.0, integrality="mip").solve("highs")
     late_one = JitBandwidth(fine, share=1.0).solve("highs")
     assert late_one.certificate is not None and late_one.certificate.claim == "optimal"
-
-
-@pytest.mark.parametrize("load", ["pair", "port"])
-@pytest.mark.parametrize("seed", range(6))
-def test_blocks_cut_into_slots_have_the_loads_that_are_counted(seed: int, load: str) -> None:
-    """Every slot by itself: sizes, windows, ports, and the sorted loads, of windows of many slots."""
-    instance = generate("jit-random", seed=seed, machines=4, jobs=3, transfers=4, slots=30, capacity=3)
-    assert isinstance(instance, JitInstance)
-    solution = JitBandwidth(instance, share=1.0, load=load).solve("highs")  # type: ignore[arg-type]
-    grid, loads, sent = solution.grid, {}, [0] * solution.grid.count
-    ports: dict[tuple[int, int, int], int] = {}
-    runs = solution.segments
-    for k, begin, end, rate in zip(runs.item, runs.begin, runs.end, runs.rate, strict=True):
-        assert begin >= grid.start[k]
-        sent[k] += int((end - begin) * rate)
-        for t in range(begin, end):
-            key = (int(grid.sender[k]), int(grid.receiver[k]))
-            loads[(*key, t)] = loads.get((*key, t), 0) + int(rate)
-            for side in (0, 1):
-                ports[side, key[side], t] = ports.get((side, key[side], t), 0) + int(rate)
-    assert sent == grid.units.tolist()
-    limits = (grid.out_units, grid.in_units)
-    assert all(units <= limits[side][machine] for (side, machine, _), units in ports.items())
-    counted = loads if load == "pair" else ports
-    assert sorted(counted.values(), reverse=True) == solution.sorted_loads.tolist()

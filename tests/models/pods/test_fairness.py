@@ -58,7 +58,7 @@ queued = st.lists(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     queued,
     st.sampled_from(["value", "gpu", "fragmentation"]),

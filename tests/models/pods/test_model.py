@@ -171,7 +171,7 @@ def small(pods: list[tuple[int, int, int, int, int]], second: bool) -> PodInstan
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(some_pods, st.booleans(), st.sampled_from(MEASURES))
 def test_the_optimum_is_that_of_trying_all(pods: Any, second: bool, measure: Any) -> None:
     assert solved_by_all(small(pods, second), balance=measure).status is Status.OPTIMAL

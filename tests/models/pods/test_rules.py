@@ -153,7 +153,7 @@ def drawn(pods: Any, within: Any, spread: Any, quota: Any) -> PodInstance:
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(pod_strategy, max_size=5), gang_strategy, spread_strategy, st.sampled_from([0.5, 1.0]))
 def test_the_most_of_all_placements_under_rules(pods: Any, within: Any, spread: Any, quota: Any) -> None:
     solved(drawn(pods, within, spread, quota))

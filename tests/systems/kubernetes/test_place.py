@@ -253,15 +253,3 @@ def test_every_pod_has_an_answer_in_all_formats(tmp_path: Path) -> None:
     run(tmp_path, items, "-o", str(tmp_path / "b.yaml"))
     text = (tmp_path / "b.yaml").read_text(encoding="utf-8")
     assert len(yaml.safe_load(text)["items"]) == 4 and "# - pod: s/w49" in text
-
-
-def test_all_moves_are_printed_and_written(tmp_path: Path) -> None:
-    """Seven cards of 8 GB with 1 GB each: six moves leave one card in use."""
-    items = [node(f"n{k}", gpus=1) for k in range(7)]
-    items += [pod(f"g{k}", "100m", gb=1, on=f"n{k}", card=0) for k in range(7)]
-    out = tmp_path / "b.json"
-    lines = run(tmp_path, items, "--defragment", "7", "-o", str(out)).splitlines()
-    assert sum(line.startswith("  move ") for line in lines) == 6
-    made = json.loads(out.read_text(encoding="utf-8"))
-    assert len(made["answers"]["moves"]) == 6
-    assert [item["kind"] for item in made["items"]] == ["Eviction"] * 6

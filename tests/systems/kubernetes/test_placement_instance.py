@@ -8,14 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from flowlex import model_for
-from flowlex.cli.app import app
-from flowlex.instances import write_instance
 from flowlex.instances.instance_base import InstanceError
 from flowlex.models.pods.baselines import place
-from flowlex.systems.kubernetes.bindings import plan
 from flowlex.systems.kubernetes.placement_instance import KubernetesWarning, read_kubernetes
 from flowlex.systems.kubernetes.resources import quantity
 
@@ -110,13 +105,6 @@ def test_objects_become_an_instance(tmp_path: Path) -> None:
     assert instance.summary()["left pending"] == 2
     assert share.gpu_share == 0.25 and train.node_labels == {"kubernetes.io/os": "linux"}
     assert read_kubernetes(write(tmp_path), preempt_below=1).pods[0].preempt_cost == 1.0
-
-
-def test_requests_count_init_containers_and_overhead(tmp_path: Path) -> None:
-    asking = pod("x", {"cpu": "250m"}, overhead={"cpu": "50m"})
-    asking["spec"]["containers"].append({"name": "side", "resources": {"limits": {"cpu": "100m"}}})
-    asking["spec"]["initContainers"] = [{"name": "init", "resources": {"requests": {"cpu": "1"}}}]
-    assert read_kubernetes(write(tmp_path, {"items": [node("n"), asking]})).pods[0].cpu_cores == 1.05
 
 
 def test_gb_of_a_card_and_a_share_of_its_compute(tmp_path: Path) -> None:
@@ -246,34 +234,6 @@ def test_of_two_pods_of_a_name_the_running_one_counts(tmp_path: Path) -> None:
     with pytest.warns(KubernetesWarning, match=r"1 pod of a name that is taken, such as items\[1\] \(Pod x\)"):
         (only,) = read_kubernetes(write(tmp_path, {"items": [node("n"), *two]})).pods
     assert (only.node, only.cpu_cores) == ("n", 2.0)
-
-
-def test_a_placement_becomes_bindings_and_evictions(tmp_path: Path) -> None:
-    instance = read_kubernetes(write(tmp_path), preempt_below=1)
-    made = plan(instance, {"team-a/train": "gpu-1"}, {"team-a/train": [1]}).items
-    assert [(item["kind"], item["metadata"]["name"]) for item in made] == [("Eviction", "web"), ("Binding", "train")]
-    assert made[1]["target"] == {"apiVersion": "v1", "kind": "Node", "name": "gpu-1"}
-    assert made[1]["metadata"] == {"name": "train", "namespace": "team-a", "annotations": {"flowlex/cards": "1"}}
-
-
-def test_an_answer_under_a_rule_of_ones_own_becomes_the_same_objects(tmp_path: Path) -> None:
-    """The file of a changed model names nodes and cards as that of the unchanged one does."""
-    instance = read_kubernetes(write(tmp_path), preempt_below=1)
-    write_instance(instance, tmp_path / "cluster.json")
-    model = model_for(instance)
-    changed = model.with_constraint("loose", model.variables["x"].sum() <= 1000)
-    said = []
-    for name, solved in (("own", changed.solve("highs")), ("free", model.solve("highs"))):
-        solved.save(tmp_path / f"{name}.solution.json")
-        files = tmp_path / f"{name}.solution.json", tmp_path / "cluster.json"
-        done = CliRunner().invoke(app, ["bindings", *map(str, files)])
-        assert done.exit_code == 0, done.output
-        said.append([(item["kind"], item["metadata"]["name"]) for item in json.loads(done.stdout)["items"]])
-    assert said[0] == said[1] and said[0]
-    document = json.loads((tmp_path / "own.solution.json").read_text()) | {"answer": {}, "metrics": {}}
-    (tmp_path / "old.solution.json").write_text(json.dumps(document))
-    done = CliRunner().invoke(app, ["bindings", str(tmp_path / "old.solution.json"), str(tmp_path / "cluster.json")])
-    assert done.exit_code == 2 and "states no placement" in done.stderr
 
 
 def test_kubernetes_annotations_name_the_cards(tmp_path: Any) -> None:

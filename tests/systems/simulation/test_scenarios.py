@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from flowlex import generate
-from flowlex.instances import InstanceError, write_instance
+from flowlex.instances import write_instance
 from flowlex.systems.simulation.scenario import Scenario
-from flowlex.systems.simulation.scenario_runs import choice_of, run_scenario, workload_of
+from flowlex.systems.simulation.scenario_runs import run_scenario, workload_of
 
 SCENARIO = {
     "kind": "scenario",
@@ -37,13 +35,3 @@ def test_a_seed_gives_its_own_workload_and_the_same_log(tmp_path):
 def test_a_generator_may_be_told_its_seed():
     fixed = scenario(workload={"generator": "cluster-random", "parameters": {"seed": 5}})
     assert workload_of(fixed, 0) == workload_of(fixed, 1) == generate("cluster-random", seed=5)
-
-
-def test_what_cannot_run_is_named():
-    with pytest.raises(InstanceError, match="scenario 'small' has no policy 'GS'; it has: FIFO, anywhere"):
-        choice_of(scenario(), "GS")
-    with pytest.raises(InstanceError, match="simulator takes cluster-workload, but this is 'gpu-assignment'"):
-        workload_of(scenario(workload={"generator": "gpu-testbed"}), 0)
-    falling = scenario(policies=[{"name": "GSD", "parameters": {"first": 9, "second": 3}}])
-    with pytest.raises(InstanceError, match=r"policy 'GSD': the thresholds must not fall, got 9.0 and 3.0"):
-        run_scenario(falling, "GSD", 0)

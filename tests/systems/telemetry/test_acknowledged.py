@@ -42,14 +42,6 @@ def test_a_number_with_two_contents_is_refused_and_changes_nothing(store: Store)
     assert row is not None and row.value == '"first"'
 
 
-def test_a_duplicate_does_not_move_the_last_value(store: Store) -> None:
-    store.writer.write([("n", "j", [sample("old", 1, seq=1)])], now=10.0)
-    store.writer.write([("n", "j", [sample("new", 2, seq=2)])], now=10.0)
-    assert store.writer.write([("n", "j", [sample("old", 1, seq=1)])], now=12.0) == [0]
-    row = store.reader.latest_one("a", "n")
-    assert row is not None and (row.value, row.arrived) == ('"new"', 10.0)
-
-
 def test_a_journal_restored_from_an_older_copy_loses_nothing(
     client: TelemetryClient, tmp_path: Path, sqlite_store: Store
 ) -> None:

@@ -114,19 +114,6 @@ def test_history_of_a_window(api: TestClient) -> None:
     assert api.get("/v1/history").json()["samples"] == []
 
 
-def test_a_write_again_is_acknowledged_and_stored_once(api: TestClient) -> None:
-    sample = {"name": "a", "time": 1.0, "value": 1, "seq": 7}
-    new, known = {"accepted": 1, "stored": 1, "known": 0}, {"accepted": 1, "stored": 0, "known": 1}
-    assert write(api, sample, source="j") == new
-    assert write(api, sample, source="j") == known
-    assert write(api, sample) == new  # without a source: numbered per node
-    assert write(api, sample) == known
-    assert write(api, sample, node="w2") == new
-    assert write(api, sample, sample, source="k") == {"accepted": 2, "stored": 1, "known": 1}
-    later = api.post("/v1/data", json={"node": "w1", "source": "j", "samples": [{**sample, "time": 101.0}]})
-    assert later.status_code == 409 and later.json()["detail"]["reason"] == "conflict"  # another run of this number
-
-
 def test_values_have_a_size_limit(api: TestClient) -> None:
     fits = {"name": "a", "time": 1.0, "value": "x" * (MAX_VALUE_BYTES - 2)}
     write(api, fits)

@@ -54,14 +54,6 @@ def test_a_true_network_optimum_is_proven(network: FlowNetwork, solved: Outcome)
     assert str(certificate).startswith("optimal, proven exactly: ")
 
 
-@pytest.mark.parametrize("arc", range(5))
-@pytest.mark.parametrize("by", [1, -1])
-def test_a_flow_changed_by_one_names_a_node(network: FlowNetwork, solved: Outcome, arc: int, by: int) -> None:
-    failed = failures(certify_network(network, replace(solved, values=bumped(solved.values, arc, by))))
-    ends = {network.node_names[network.tail[arc]], network.node_names[network.head[arc]]}
-    assert any(end in failed["every row holds"] for end in ends)
-
-
 def test_a_flow_outside_its_bounds_names_the_arc(network: FlowNetwork, solved: Outcome) -> None:
     for change in ([1, -1, 1, 0, 0], [0, 0, -2, 2, -2]):  # conserve flow, but leave the bounds of the arc from a to b
         around = solved.values + np.array(change)
@@ -99,13 +91,6 @@ def test_each_stated_figure_is_checked(
     network: FlowNetwork, solved: Outcome, change: dict[str, Any], name: str, detail: str
 ) -> None:
     assert failures(certify_network(network, replace(solved, **change)))[name] == detail
-
-
-@pytest.mark.parametrize("node", range(4))
-@pytest.mark.parametrize("by", [-9, 9])
-def test_a_changed_potential_fails(network: FlowNetwork, solved: Outcome, node: int, by: int) -> None:
-    outcome = replace(solved, duals=bumped(solved.duals, node, by), reduced_costs=None)
-    assert "the potentials prove the cost" in failures(certify_network(network, outcome))
 
 
 def test_sums_that_leave_64_bits_are_not_fooled() -> None:

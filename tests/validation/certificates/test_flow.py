@@ -14,7 +14,7 @@ from flowlex import generate, model_for
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models import solve
 from flowlex.models.flow.goals import Goal
-from flowlex.validation.certificates import SolutionError, solution_schema, verify
+from flowlex.validation.certificates import solution_schema, verify
 from flowlex.validation.restated.flow import solution_verifier
 from tests.validation.certificates.clusters import GOALS, random_cluster
 
@@ -114,7 +114,6 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "runs and waits": (lambda d: d["answer"]["waiting"].update(a0="idle"), "names of waiting tasks"),
     "an important task waits": (lambda d: _move(d, "a0", None), "objective"),
     "a share of nobody": (lambda d: d["answer"].update(shares={"a": [0, 2]}), "shares without a goal of shares: none"),
-    "a weight of nothing": (lambda d: d["answer"]["weights"].pop("cost"), _JUDGED),
     "another weight": (lambda d: d["answer"]["weights"].update(waiting_1000=5), _JUDGED),
     "weights that do not order the stages": (lambda d: _weigh(d, 1), _JUDGED),
     "no proof of a stage": (lambda d: d["proof"]["stages"].pop("waiting_1000"), "status"),
@@ -123,12 +122,6 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a machine of nobody": (lambda d: _leaf(d)["rows"].update(machine={"at": {"m9": -1}}), _JUDGED),
     "an earlier stage pays": (lambda d: _leaf(d).update(earlier={"waiting_1001": 1}), "status"),
     "a later stage pays": (lambda d: _leaf(d, "waiting_1001").update(earlier={"cost": -1}), _JUDGED),
-    "objective of another": (lambda d: d.update(objective=d["objective"] + 1), "objective"),
-    "bound above the optimum": (lambda d: d.update(bound=d["bound"] + 1), "bound"),
-    "metric changed": (lambda d: d["metrics"].update(running=4), "metrics"),
-    "duals beside the proof": (lambda d: d.update(duals={"machine": {"m0": 1}}), "duals are in the proof"),
-    "another unit": (lambda d: d["answer"].update(scale=7), _JUDGED),
-    "another goal": (lambda d: d["options"].update(preset="alsched"), _JUDGED),
     "called infeasible": (
         lambda d: d.update(status="infeasible", answer={}, objective=None, bound=None, gap=None, metrics={}, stages={}),
         "there is no answer",
@@ -147,26 +140,6 @@ def test_untrue_documents_are_refused(
     change(document)
     certificate = verify(document, HAND)
     assert check in [each.name for each in certificate.checks if not each.ok]
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda d: d["answer"].update(scale=0), "answer.scale: must be greater"),
-        (lambda d: d["answer"].update(shares={"a": [1]}), "answer.shares.a: must hold at least 2 items"),
-        (
-            lambda d: d.update(version=1),
-            "version: 1 is not 3, which this flowlex reads for flow-scheduling; solve again",
-        ),
-    ],
-)
-def test_documents_that_cannot_be_judged_say_where(
-    change: Callable[[Any], Any], says: str, true: dict[str, Any]
-) -> None:
-    document = copy.deepcopy(true)
-    change(document)
-    with pytest.raises(SolutionError, match=says):
-        verify(document, HAND)
 
 
 def test_a_cluster_of_many_pairs_is_proven_without_them() -> None:

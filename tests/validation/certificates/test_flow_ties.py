@@ -105,12 +105,10 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a gang in part": (_split, "every row holds"),
     "a gang in two racks": (_parted, "every row holds"),
     "a spread beyond its limit": (_crowded, _LIMITS),
-    "a leaf left out": (lambda d: _leaves(d).pop(), "status"),
     "a stage without leaves": (lambda d: d["proof"]["stages"].pop("cost"), "status"),
     "a branch on nobody": (lambda d: _branched(d, "x"), _JUDGED),
     "a branch without its other side": (lambda d: _branched(d, "t00"), "status"),
     "machines out of the air": (lambda d: _rows(d, lambda rows: rows.update(machine={"default": -9})), "status"),
-    "no multipliers": (lambda d: _rows(d, dict.clear), "status"),
     "a multiplier of no machine": (lambda d: _rows(d, lambda rows: rows.update(machine={"at": {"x": -1}})), _JUDGED),
     "a multiplier of the wrong sign": (
         lambda d: _rows(d, lambda r: r.update(spread={"at": {"s,rack:r0": 1}})),
@@ -121,10 +119,6 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda d: d["proof"]["stages"]["waiting_1001"][0].update(earlier={"cost": -1}),
         _JUDGED,
     ),
-    "a stage of nobody": (lambda d: d["proof"]["stages"].update(x=[]), _JUDGED),
-    "more than a proof": (lambda d: d["proof"].update(machines={"m0": ["m2"]}), _JUDGED),
-    "a better objective": (lambda d: d.update(objective=d["objective"] - 2), "objective"),
-    "a bound above": (lambda d: d.update(bound=d["bound"] + 1), "bound"),
 }
 
 

@@ -54,15 +54,8 @@ FAULTS: dict[str, Callable[[Document], Any]] = {
     "a job paired with itself": lambda d: _shares(d)[0].update(jobs=["j0", "j0"]),
     "three jobs at once": lambda d: _shares(d)[0].update(jobs=["j0", "j1", "j2"]),
     "a share on an unknown type": lambda d: _shares(d)[0].update(gpu_type="tpu"),
-    "a throughput changed": lambda d: d["answer"]["steps_per_s"].update(j2=1e3),
-    "a throughput left out": lambda d: d["answer"]["steps_per_s"].pop("j2"),
-    "objective higher": lambda d: d.update(objective=d["objective"] * 1.01),
-    "bound lower": lambda d: d.update(bound=d["bound"] * 0.99),
-    "a metric changed": lambda d: d["metrics"].update(gpus_held=d["metrics"]["gpus_held"] + 0.01),
     "nobody is full": lambda d: d["answer"].update(full=[[]]) if d["answer"].get("full") else d.update(version=1),
-    "a dual of its own": lambda d: d.update(duals={"gpus": {"gpu0": 1.0}}),
     "no multipliers": lambda d: d["proof"].update(stages={"objective": [{}]}),
-    "an unknown policy": lambda d: d["options"].update(policy="lottery"),
     "called infeasible": lambda d: d.update(status="infeasible"),
 }
 

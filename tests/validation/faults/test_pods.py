@@ -71,19 +71,6 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
     "most above what is wanted": lambda d: d["answer"]["admitted"]["0"].update(most=9),
     "a priority left out": lambda d: d["answer"]["admitted"].pop("2"),
     "a priority made up": lambda d: d["answer"]["admitted"].update({"7": {"admitted": 1, "wanted": 1, "most": 1}}),
-    "objective of nothing": lambda d: d.update(objective=0.0),
-    "objective lower": lambda d: d.update(objective=d["objective"] * 0.9),
-    "bound above the objective": lambda d: d.update(bound=d["bound"] + 0.1),
-    "a gap made up": lambda d: d.update(gap=0.5),
-    "status infeasible": lambda d: d.update(status="infeasible"),
-    "stage of admission": lambda d: d["stages"].update(admission=1),
-    "stage of balance": lambda d: d["stages"].update(balance=1.0),
-    "a stage left out": lambda d: d["stages"].pop("balance"),
-    "metric of admission": lambda d: d["metrics"].update(admitted=6),
-    "metric of waiting": lambda d: d["metrics"].update(waiting=0),
-    "metric of moves": lambda d: d["metrics"].update(move_cost=1.0),
-    "another instance": lambda d: d.update(fingerprint="sha256:" + "0" * 64),
-    "a claim made up": lambda d: d["certificate"].update(claim="unbounded"),
 }
 
 

@@ -79,14 +79,6 @@ def test_stored_proofs_are_checked_again(files: tuple[Path, Path], tmp_path: Pat
     assert run("tu", bad, "--verify", stored).exit_code == 3
 
 
-def test_pictures(files: tuple[Path, Path], tmp_path: Path) -> None:
-    for file in files:
-        picture = tmp_path / f"{file.stem}.png"
-        run("tu", file, "--plot", picture)
-        assert picture.read_bytes().startswith(b"\x89PNG")
-    assert run("tu", files[0], "--plot", tmp_path / "x.doc").exit_code == 2
-
-
 def test_families_are_explained(files: tuple[Path, Path]) -> None:
     output = run("tu", files[1], "--explain").output
     assert "families of rows" in output

@@ -95,15 +95,6 @@ def test_times_and_seeds_below_zero_are_refused(given, says):
         simulate_cluster(work(), make_policy("cluster", PolicyChoice(name="FIFO")), **given)
 
 
-def test_a_gpu_given_twice_in_one_answer_is_refused():
-    class Twice(Policy):
-        def decide(self, state):
-            return [Start(task, state.places[0]) for task in state.waiting()]
-
-    with pytest.raises(SimulationError, match=r"at 0 s, round 1 of policy Twice: .*'t1' on 'p0'.*too little"):
-        simulate_cluster(work(), Twice())
-
-
 def test_a_policy_that_starts_nothing_is_named():
     class Lazy(Policy):
         def decide(self, state):
@@ -130,15 +121,6 @@ def test_a_policy_that_starts_nothing_is_named():
 def test_unknown_policies_and_parameters_are_named(name, parameters, says):
     with pytest.raises(InstanceError, match=says):
         make_policy("cluster", PolicyChoice(name=name, parameters=parameters))
-
-
-@pytest.mark.parametrize(
-    ("parameters", "says"),
-    [({"round_s": -1.0}, "round_s=-1.0"), ({"rounds": 1}, "no parameter 'rounds'; it has: round_s, fail")],
-)
-def test_unknown_parameters_of_the_simulator_are_named(parameters, says):
-    with pytest.raises(InstanceError, match=says):
-        simulate_cluster(work(), make_policy("cluster", PolicyChoice(name="FIFO")), **parameters)
 
 
 @pytest.mark.parametrize(

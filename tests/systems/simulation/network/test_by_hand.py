@@ -44,45 +44,6 @@ def test_a_single_transfer_takes_its_size_over_the_slower_port(policy):
     assert ends(policy(), job("j", ("a", "b", 3)), rates={"a": 2}) == pytest.approx([3.0])
 
 
-BY_HAND = {
-    # 1 MB/s halved: the 1 MB one ends at 2 s; the other has 2 MB left and the port to itself.
-    "two share a port until the shorter ends": (Fair, [job("j", ("a", "b", 1)), job("k", ("a", "c", 3))], [2, 4]),
-    # b receives three transfers at a third each; a's other transfer has the two thirds that are left of a.
-    "max-min gives what a bottleneck leaves to others": (
-        Fair,
-        [job("j", ("a", "b", 1), ("c", "b", 1), ("d", "b", 1)), job("k", ("a", "c", 4))],
-        [3, 3, 3, 5],
-    ),
-    "one pair serves its transfers alike": (Fair, [job("j", ("a", "b", 1), ("a", "b", 1), ("a", "b", 2))], [3, 3, 4]),
-    "one that comes later": (Fair, [job("j", ("a", "b", 3)), job("k", ("a", "b", 2), at=1.0)], [5, 5]),
-    "the first before the second": (Fifo, [job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=1.0)], [3, 4]),
-    # At 1 s the first has 2 MB left, the second 1 MB, so the second precedes. At 2.5 s half a MB is left of the first.
-    "the shorter bottleneck passes": (Sebf, [job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=1.0)], [4, 2]),
-    "not before one with less left": (Sebf, [job("j", ("a", "b", 3)), job("k", ("a", "c", 1), at=2.5)], [3, 4]),
-    # The first falls into the second queue after 10 MB; the second, smaller, passes then, though it came later.
-    "who has sent much is demoted": (Aalo, [job("j", ("a", "b", 30)), job("k", ("a", "c", 5), at=1.0)], [35, 15]),
-    # Two coflows share port a to b; j, with 4 MB, goes last.
-    "two ports": (Sincronia, [job("j", ("a", "b", 4)), job("k", ("a", "b", 1), ("c", "d", 1))], [5, 1, 1]),
-}
-
-
-@pytest.mark.parametrize("name", BY_HAND)
-def test_ends_by_hand(name):
-    policy, jobs, expected = BY_HAND[name]
-    assert ends(policy(), *jobs) == pytest.approx(expected)
-
-
-def test_madd_paces_a_coflow_by_its_bottleneck_and_the_next_has_the_rest():
-    # j needs 4 s at a's port; its transfer from c is paced to end with it and takes a quarter of c and of b's port.
-    traffic = network(job("j", ("a", "b", 3), ("a", "d", 1), ("c", "d", 1)), job("k", ("c", "b", 9)))
-    run = simulate_traffic(traffic, Fifo(), Run(horizon_s=1.0))
-    sent = run.sent_mb.sum(axis=(0, 1))
-    # out of c: j's quarter; k has b's other quarter and c's three quarters: a quarter; j's backfill takes c's rest.
-    assert sent[0] == pytest.approx(1.0)
-    assert sent[2] == pytest.approx(1.0)
-    assert sent[4 + 1] == pytest.approx(1.0)
-
-
 def test_computations_wait_for_data_and_for_each_other():
     computations = (
         Computation(name="x", seconds=2.0),

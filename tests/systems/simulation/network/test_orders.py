@@ -59,12 +59,6 @@ def test_sincronia_is_smiths_rule_on_one_port(jobs):
     assert open_shop(load, weight, bottleneck_select_scale_iterate(load, weight)) == pytest.approx(best)
 
 
-def test_sincronia_by_hand():
-    # Port 1 carries 4 + 1, port 2 carries 1: the coflow with 4 on port 1 is last.
-    assert bottleneck_select_scale_iterate(np.array([[4.0, 0.0], [1.0, 1.0]])).tolist() == [1, 0]
-    assert bottleneck_select_scale_iterate(np.zeros((2, 3))).tolist() == [0, 1]
-
-
 @settings(max_examples=30)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=2), st.lists(st.integers(0, 9), min_size=3, max_size=3))
 def test_tac_is_the_best_order_of_two_transfers(times, seconds):
