@@ -20,7 +20,6 @@ from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.pods.methods.column_generation import most_by_patterns
-from flowlex.models.pods.methods.gang_bounds import gangs_out, largest_sum
 from flowlex.models.pods.methods.placement_policies import EVEN, POLICIES, Placing, in_order, place_by, tied
 from flowlex.models.pods.methods.price_relaxation import Prices, Relaxation
 from flowlex.models.pods.methods.search_state import SearchState
@@ -138,7 +137,6 @@ class Admitting:
         self.can = able[groups.of] & (self.levels.of >= 0)
         gang = self.view.rules.gang
         self.can &= ~((gang >= 0) & np.isin(gang, gang[~able[groups.of]]))  # all or none
-        self.can &= ~gangs_out(self.view, cards=self.placeable.cards)
         self.wanted: tuple[int, ...] = self.levels.total(self.can)
         self.prices: dict[int, Prices] = {}
 
@@ -210,9 +208,7 @@ class Admitting:
                 prices = self.model.bounds.most(level, found[:level], remaining(self.options, None, 10**7))
                 if prices is not None:
                     self.prices[level] = prices
-                    on = self.can & (self.levels.of == level)
-                    whole = largest_sum(self.view.rules.gang[on], self.levels.worth[on], min(wanted, prices.most))
-                    wanted = max(number, whole)
+                    wanted = max(number, min(wanted, prices.most))
             most.append(wanted)
         return most
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +33,6 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.formulations.solver_outcome import Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodInstance
-from flowlex.models.pods.methods.gang_bounds import gangs_out, most_of_spreads
 from flowlex.models.pods.methods.row_aggregation import Choices, solve_by_cells
 from flowlex.models.pods.problem.balance_measures import SCALE, Measure
 from flowlex.models.pods.problem.cluster import stays
@@ -113,13 +111,13 @@ class Relaxation:
         """Bound a level, given the values ``kept`` of the levels above, with proof; None if not solved."""
         if len(self.group) > _COLUMNS or not len(self.group):
             return None
-        use = (self.level[self.group] <= level) & ~self.out[self.pod]  # without pods of later levels
+        use = self.level[self.group] <= level  # without pods of later levels
         built = self._program(use, filled=True)
         program, x = built.program, built.x
         for k, number in enumerate(kept):
             if number:
                 program.constrain(f"kept_{k}", self._worth(x, use, k), ">=", float(number))
-        names, share, free = shares(self.view, self.fixed, self._most_of_spreads)
+        names, share, free = shares(self.view, self.fixed)
         for r, left in enumerate(free.tolist()):
             program.constrain(f"rule_{r}", (x * share[r, self.pod[use]]).sum(), "<=", left)
         program.maximize(self._worth(x, use, level))
@@ -131,15 +129,6 @@ class Relaxation:
         rows = [program.constraint_blocks[f"rule_{r}"].rows for r in range(len(names))]
         paid = [float(np.abs(duals[row]).sum()) for row in rows]
         return replace(prices, rules=dict(zip(names, paid, strict=True)))
-
-    @cached_property
-    def _most_of_spreads(self) -> Floats:
-        return most_of_spreads(self.view, cards=self.cards)
-
-    @cached_property
-    def out(self) -> Booleans:
-        """(P,) whether a pod belongs to a gang that fits nowhere."""
-        return gangs_out(self.view, cards=self.cards)
 
     def _worth(self, x: Variables, use: Booleans, level: int) -> Expression:
         group = self.group[use]

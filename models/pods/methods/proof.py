@@ -76,8 +76,7 @@ class ProofNames:
         self.nodes = [instance.nodes[n].name for n in relaxation.classes.first.tolist()]
         self.many = relaxation.classes.count.astype(np.float64)
         one = {kind_of(pod): p for p, pod in reversed(list(enumerate(instance.pods)))}
-        kinds = np.array(sorted(one.values()), np.int64)
-        self.pods = kinds[~relaxation.out[kinds]]  # one pod of each kind; gangs that fit nowhere have no rows
+        self.pods = np.array(sorted(one.values()), np.int64)  # one pod of each kind
 
     def _resources(self, prices: Prices, unit: float) -> dict[str, Any]:
         slots = {

@@ -56,23 +56,20 @@ def in_domains(view: PodArrays, pod: Integers, node: Integers) -> tuple[Integers
     return column[there], rules.amount[place][there], rules.offset[rule[there]] + domain[there]
 
 
-def shares(view: PodArrays, fixed: Integers, most: Floats) -> tuple[list[str], Floats, Floats]:
+def shares(view: PodArrays, fixed: Integers) -> tuple[list[str], Floats, Floats]:
     """Valid inequalities of quotas and spreads: names, (R, P) share of each pod, and (R,) right-hand sides.
 
-    The domains of a spread are summed; ``most`` ((R,), infinite if unknown) bounds this sum. Pods in ``fixed`` ((P,)
-    nodes, -1: none) are already subtracted from the right-hand sides.
+    The domains of a rule are summed. Pods in ``fixed`` ((P,) nodes, -1: none) are already subtracted from the
+    right-hand sides.
     """
-    rules, total = view.rules, np.zeros(len(view.rules.what))
-    np.add.at(total, rules.of, limits_of(view).astype(np.float64))
-    total = np.where(rules.what == SKEW, most, np.minimum(total, most))
+    rules = view.rules
+    total = np.bincount(rules.of, limits_of(view), len(rules.what))
     pod = np.repeat(np.arange(len(fixed)), np.diff(rules.start))
     home = view.running[pod]
     there = (home < 0) | (rules.domain[rules.topology[rules.rule], home] >= 0)  # running outside does not count
     table = np.zeros((len(total), len(fixed)))
     table[rules.rule[there], pod[there]] = rules.amount[there]
-    kept = np.flatnonzero(np.isin(rules.what, (MOST, SKEW, QUOTA)) & (total > 0) & np.isfinite(total))
-    _, one = np.unique(np.array(rules.names)[kept], return_index=True)  # most and skew of a spread share one inequality
-    kept = kept[np.sort(one)]
+    kept = np.flatnonzero(np.isin(rules.what, (MOST, QUOTA)) & (total > 0))
     table = table[kept] / total[kept][:, None]
     return [rules.names[r] for r in kept], table, 1.0 - table[:, fixed >= 0].sum(axis=1)
 

@@ -33,7 +33,6 @@ from flowlex.instances.pods import PodInstance
 from flowlex.validation.proofs.blocks import best_filling
 from flowlex.validation.proofs.exact_program import Block, Exact, ExactProgram, Positions, Whole, narrow, scaled
 from flowlex.validation.proofs.program_builder import ProgramBuilder
-from flowlex.validation.restated.pods.gang_bounds import GangBounds
 from flowlex.validation.restated.pods.instance_data import PodData, kind_of, machine_kind, numbered, rates_of
 from flowlex.validation.restated.pods.levels import Level, levels_of, units_of
 
@@ -132,7 +131,6 @@ class Kinds:
         every = levels_of(instance, options)
         self.level: list[Level | None] = [every[p] for p in self._first.tolist()]
         self.unit: dict[str, Fraction] = units_of(self.level)
-        self.bounds = GangBounds(self.data, every)
         #: By name of a pod or node, the name of the first of its kind.
         names = self.data.pod_names
         self.label_of_pod = {name: names[self._first[g]] for name, g in zip(names, self._group.tolist(), strict=True)}
@@ -154,7 +152,7 @@ class Kinds:
         able = self._held.copy()
         able[self._pairs[0]] = True
         gangs = [self.instance.pods[p].gang for p in self._first.tolist()]
-        alone = self.bounds.nowhere | {gang for gang, there in zip(gangs, able, strict=True) if not there} - {None}
+        alone = {gang for gang, there in zip(gangs, able, strict=True) if not there} - {None}
         lost: dict[str, Fraction] = {}
         for g, level in enumerate(self.level):
             if level is not None and (not able[g] or gangs[g] in alone):
@@ -189,10 +187,9 @@ class Kinds:
 
     @cached_property
     def _pairs(self) -> tuple[Positions, Positions]:
-        """Group and kind of nodes of every column ``pods``: those that stay, and gangs without a place, have none."""
+        """Group and kind of nodes of every column ``pods``; pods that stay have none."""
         _, node, _ = self._nodes
-        gangs = (self.instance.pods[p].gang in self.bounds.nowhere for p in self._first.tolist())
-        groups = np.flatnonzero(~(self._held | np.fromiter(gangs, bool, len(self._first))))
+        groups = np.flatnonzero(~self._held)
         group, kind = np.repeat(groups, len(node)), np.tile(np.arange(len(node)), len(groups))
         may = self.data.may(self._first[group], node[kind])
         return group[may], kind[may]
@@ -249,11 +246,16 @@ class Kinds:
         if (data.move_cost.numbers[p[away]] != 0).any():
             cost = Exact(data.move_cost.numbers[p[away]], data.move_cost.unit)
             of.rows("moves", "<=", [""], data.budget, (0 * away, away, cost))
-        for name, (asking, share) in self.bounds.totals().items() if rules else ():
-            part: dict[int, Any] = dict(zip(asking.tolist(), share.tolist(), strict=True))
+        for rule in self.data.rules if rules else ():
+            whole = 0 if rule.kind in ("gang", "skew") else sum(rule.limit.tolist())
+            if not whole:
+                continue
+            inside = (rule.home < 0) | (rule.domain[rule.home] >= 0)  # one that runs outside of all domains may stay
+            asked = rule.asked[inside] * Fraction(1, whole)
+            part: dict[int, Any] = dict(zip(rule.pods[inside].tolist(), asked.tolist(), strict=True))
             terms = {j: part[q] for j, q in enumerate(p.tolist()) if q in part}
             stays = zip(self._first[self._held].tolist(), self.many[self._held].tolist(), strict=True)
-            of.row("rule", name, terms, "<=", 1 - sum(many * part.get(q, 0) for q, many in stays))
+            of.row("rule", rule.name, terms, "<=", 1 - sum(many * part.get(q, 0) for q, many in stays))
         return of, {"card": blocks}
 
     def _slots(self, of: ProgramBuilder, nodes: list[str]) -> list[Block]:

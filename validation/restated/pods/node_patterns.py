@@ -1,8 +1,8 @@
 """Maximise profit minus cost of load over the patterns of one node: depth-first branch and bound (numba).
 
 A pattern states the number of pods of each shape (equal sizes and load) on a node. Sizes are integers. Shapes are tried
-by decreasing profit per load. The remaining shapes earn at most their best profit per unit of load, cores, memory or
-GPU memory, times what is left of it; the least of these bounds counts.
+by decreasing profit per load. The remaining shapes earn at most their best profit per unit of load, and at most what is
+left of the resources costs at any prices, plus what each shape earns beyond these prices.
 """
 
 # numba infers the types; annotations would help neither numba nor a reader.
@@ -115,22 +115,6 @@ def packed(sizes, counts, order, held, card, cards):
 
 
 @njit(cache=True)
-def _ratios(sizes, loads, profit):
-    """(H + 1, 4) best first profit per load, core, memory, GPU memory from each shape on; infinite if it uses none."""
-    shapes = len(loads)
-    ratio = np.full((shapes + 1, 4), -np.inf)
-    ratio[shapes, 1:] = 0.0
-    for h in range(shapes - 1, -1, -1):
-        first = profit[h, 1]
-        ratio[h, 0] = max(ratio[h + 1, 0], first / loads[h])
-        for r in range(3):
-            used = sizes[h, r]
-            each = 0.0 if first <= 0.0 else first / used if used > 0 else np.inf
-            ratio[h, r + 1] = max(ratio[h + 1, r + 1], each)
-    return ratio
-
-
-@njit(cache=True)
 def _surplus(used, most_of, profit, price, taken):
     """(H,) largest profit minus resource payments of each shape; ``taken`` gets the numbers of pods that attain it."""
     surplus = np.zeros(len(used))
@@ -202,11 +186,13 @@ def best_pattern(sizes, loads, most_of, profit, room, half, held, order, card, c
     """
     low, high, slope, start, most = bounds[0], bounds[1], bounds[2], bounds[3], bounds[4]
     shapes = len(loads)
-    ratio, used = _ratios(sizes, loads, profit), _shares(sizes, room, half, cards)
-    price, beyond = _resource_prices(used, most_of, profit), np.zeros(shapes + 1)
+    used = _shares(sizes, room, half, cards)
+    price = _resource_prices(used, most_of, profit)
     surplus = _surplus(used, most_of, profit, price, np.zeros(shapes))
+    # From each shape on: the best profit of a first pod per load, and what all earn beyond the prices.
+    ratio, beyond = np.full(shapes + 1, -np.inf), np.zeros(shapes + 1)
     for h in range(shapes - 1, -1, -1):
-        beyond[h] = beyond[h + 1] + surplus[h]
+        ratio[h], beyond[h] = max(ratio[h + 1], profit[h, 1] / loads[h]), beyond[h + 1] + surplus[h]
     left, load, earned = np.zeros((shapes + 1, 4), np.int64), np.zeros(shapes + 1), np.zeros(shapes + 1)
     left[0], load[0] = room, start
     counts = np.zeros(shapes, np.int64)
@@ -222,15 +208,11 @@ def best_pattern(sizes, loads, most_of, profit, room, half, held, order, card, c
             depth, enter = depth - 1, False
             continue
         if enter:
-            gain = np.inf
-            for r in range(3):
-                each = ratio[depth, r + 1]
-                gain = min(gain, each * left[depth, r] if each < np.inf else np.inf)
-            paid = beyond[depth]
+            gain = beyond[depth]
             for r in range(4):
-                paid += price[r] * (left[depth, r] / room[r] if room[r] > 0 else 0.0)
-            gain = min(gain, paid * (1.0 + 1e-9))
-            above = earned[depth] + promise(law, low, high, slope, load[depth], ratio[depth, 0], gain, most)
+                gain += price[r] * (left[depth, r] / room[r] if room[r] > 0 else 0.0)
+            gain *= 1.0 + 1e-9
+            above = earned[depth] + promise(law, low, high, slope, load[depth], ratio[depth], gain, most)
             first = min(first, above) if depth == 0 else first
             if above <= best + tolerance:
                 depth, enter = depth - 1, False

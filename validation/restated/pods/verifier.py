@@ -268,7 +268,6 @@ def _check_admission(
         if k in proof.admission and not late:
             shown = most_of_level(kinds, k, kept, proof.admission[k], budget)
             least = least if shown is None else min(least, shown)
-        least = least if late else kinds.bounds.largest(k, least)
         if most < placed[k] or most > wanted[k]:
             told_and_true = f"{float(most):g} stated, {float(placed[k]):g} placed"
             checks.append(Check(name, False, float(abs(most - placed[k])), told_and_true))
