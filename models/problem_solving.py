@@ -128,7 +128,7 @@ class Solving:
             return replace(solution, message=f"Interrupted; this is the best answer so far. {solution.message}".strip())
         late = chosen.time_limit_s is not None and self._spent > chosen.time_limit_s / 2
         exhausted = all(stage.proven for stage in found.stages)
-        if found.cuts and exhausted and not late and not _is_proven(solution):
+        if self.certify and found.cuts and exhausted and not late and not _is_proven(solution):
             # Rounded coefficients of cuts may prove a little less than branching does.
             _, other = attempt(0, found.values)
             if _is_proven(other) or self._better(other, solution):

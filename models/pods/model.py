@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 Moves: TypeAlias = Literal["free", "least"]
 Stage: TypeAlias = Literal["admission", "balance"]
 
-#: Largest number of columns of a statement that is solved to prove what searches found.
-SMALL = 400
 #: Largest product of weights for which phase 1 as one program is exact.
 _EXACT = 2.0**40
 
@@ -113,8 +111,10 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     #: Limits of search and bounding; a subclass may override them.
     limits: ClassVar[SearchLimits] = SearchLimits()
 
-    #: What the search has found, where the statement is solved to prove it.
+    #: What the search has found, where the statement is solved to prove it; and whether its proof is judged only by the
+    #: verifier.
     _found: ClassVar[PlacementSolution | None] = None
+    _judged_once: ClassVar[bool] = True
 
     main_stage: ClassVar[str] = "balance"
     name: ClassVar[str] = "pod-placement"
@@ -225,6 +225,10 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             assert first.failed is not None
             return PlacementRun(first.failed)
         limits = self.limits
+        if (small := self.programs.columns.columns <= limits.proven) and not first.proven:
+            limits = replace(limits, kinds=-1, direct=-1)  # the statement is solved as a whole: a placement is enough
+        elif small:
+            limits = replace(limits, intervals=min(limits.intervals, limits.tries))
         while True:
             phase = self._balancing(first, engine, options, until, limits)
             found = phase.run()
@@ -234,7 +238,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             first = more
             if not found.proof.patterns:  # patterns proved no bound, and the balance hardly changes
                 limits = replace(limits, kinds=0, most=self.limits.most // 4)
-        if self.moves == "least":
+        if self.moves == "least" and not (small and not (first.proven and found.outcome.status is Status.OPTIMAL)):
             found = phase.fewest_moves(found)
         if not first.proven:
             message = "more pods may be placeable than phase 1 has proven; " + found.outcome.message
@@ -270,7 +274,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     ) -> PlacementSolution:
         """Solve like `Model.solve`; an optimum that the certificate cannot prove becomes ``feasible``.
 
-        A small instance is then solved as it is stated, with a proof of every objective.
+        What searches and bounds leave open of a small instance is solved as it is stated, with a proof of every
+        objective.
 
         Parameters
         ----------
@@ -278,21 +283,44 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             As for `Model.solve`; the unchanged model raises `EngineError` for the option ``solver``.
         """
         found = super().solve(engine, certify=certify, report=report, **options)
-        certificate = found.certificate
+        certificate, limit = found.certificate, options.get("time_limit_s")
+        left = math.inf if limit is None else float(limit) - found.seconds.total
+        if left > 0 and self._left_open(found, options.get("gap", 0.0)) and self.programs.fits(self.limits.proven):
+            stated, answer = copy(self), found
+            object.__setattr__(stated, "_found", found)
+            more = {"max_steps": NODES} | options | ({} if limit is None else {"time_limit_s": left})
+            answer = stated.solve(engine, certify=certify, report=report, **more)
+            if UNPROVEN in answer.message:
+                object.__setattr__(stated, "_judged_once", False)
+                answer = stated.solve(engine, certify=certify, report=report, **more)
+            if self._no_worse(answer, found):
+                return answer
         if found.status is not Status.OPTIMAL or certificate is None or certificate.claim != "feasible":
             return found
-        if self._found is None and self.programs.fits(SMALL):
-            stated = copy(self)
-            object.__setattr__(stated, "_found", found)
-            limit = options.get("time_limit_s")
-            left = {} if limit is None else {"time_limit_s": max(0.1, float(limit) - found.seconds.total)}
-            proven = stated.solve(engine, **{"max_steps": NODES} | options | left)
-            if proven.status is Status.OPTIMAL or UNPROVEN in proven.message:
-                return proven
         note = "the integer program finds this optimal, the certificate cannot prove it"
         message = "; ".join(part for part in (found.message, note) if part)
         found = replace(found, status=Status.FEASIBLE, message=message)
         return replace(found, certificate=verify(found.to_dict(), self.instance))
+
+    def _left_open(self, found: PlacementSolution, gap: float) -> bool:
+        """Whether a search ended without proving what was asked for."""
+        if self.as_stated or found.status is Status.INFEASIBLE:
+            return False
+        if not found.status.has_answer or (found.certificate is not None and found.certificate.claim == "feasible"):
+            return True
+        if found.status is Status.OPTIMAL or found.gap is None or found.absolute_gap is None:
+            return found.status is not Status.OPTIMAL
+        met = found.gap <= gap or found.absolute_gap <= self.absolute_gap
+        return not met or any(placed != most for placed, _, most in found.admitted.values())
+
+    def _no_worse(self, answer: PlacementSolution, found: PlacementSolution) -> bool:
+        """Whether an answer is optimal, or at least as good as the one of the search."""
+        if answer.status is Status.OPTIMAL or not found.status.has_answer:
+            return True
+        if not answer.status.has_answer:
+            return False
+        one, other = (self.levels.rank(self.levels.total(each.node >= 0)) for each in (answer, found))
+        return one > other or (one == other and float(answer.objective or 0.0) <= float(found.objective or 0.0))
 
     @classmethod
     def declared(cls) -> frozenset[str]:
@@ -331,6 +359,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     def _run_statement(
         self, engine: EngineName, options: SolveOptions, start: Solution | None, certify: bool
     ) -> ProblemSolution:
+        certify &= self._found is None or not self._judged_once
         if self.balance != "deviation":
             return super()._run_statement(engine, options, start, certify)
         from flowlex.models.pods.methods.variance_tangents import with_tangents
@@ -340,8 +369,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         def stated(points: Collection[tuple[int, Fraction]]) -> Problem:
             return self._applied(self._stated(points), self.all_changes) if points else self.problem
 
-        loads = None if self._found is None else self._found.loads
-        first = () if loads is None else touching((loads - loads.mean()) * SCALE)
+        first: Collection[tuple[int, Fraction]] = ()
+        if self._found is not None and self._found.status.has_answer:
+            first = touching((self._found.loads - self._found.loads.mean()) * SCALE)
         return with_tangents(stated, self._own_rows, options, self._start_values(start), certify, first)
 
     @property

@@ -64,6 +64,10 @@ class SearchLimits:
     bounding: int = 120
     longest: int = 200_000_000
     intervals: int = 300  # largest number of intervals of the mean
+    # proven, tries: largest number of columns of the statement, by single pods, that is solved as a whole to prove what
+    # searches and bounds leave open; and intervals of the mean before that
+    proven: int = 400
+    tries: int = 24
 
     def steps(self, pods: int, max_steps: int | None) -> int:
         """Steps of one run of a search for balanced loads."""
@@ -150,6 +154,11 @@ class Admitting:
         """Whether patterns bound admission, and the statement closes its gap where it is small enough, too."""
         return self.placeable.columns <= self.limits.admission
 
+    @property
+    def by_program(self) -> bool:
+        """Whether integer programs of single levels close gaps: where the statement as a whole is not solved anyway."""
+        return self.small and not self.model.programs.fits(self.limits.proven) and self.model.programs.fits(STATED)
+
     def count(self, cluster: Cluster) -> tuple[int, ...]:
         """Worth of the pods placed of each level, the most important first."""
         return self.levels.total(cluster.node >= 0)
@@ -173,7 +182,7 @@ class Admitting:
                     most = self._bound(self.count(best))
             if self.count(best) != tuple(most) and (self.small or patterned):
                 return self._exactly(best, most)
-        elif self.small and self.model.programs.fits(STATED):
+        elif self.by_program:
             return self._exactly(best, most)
         if best is None:
             message = "the running pods do not pack on their cards in falling order of size, and there are too many "
@@ -260,7 +269,7 @@ class Admitting:
                 if better is not None and self.count(better)[: k + 1] > self.count(cluster)[: k + 1]:
                     cluster = better
             found = -1 if cluster is None else self.count(cluster)[k]
-            if found < most[k] and not large and self.model.programs.fits(STATED):
+            if found < most[k] and self.by_program:
                 outcome, better = self._stated(f"admission {self.levels.keys[k]}", kept, 1 / self.levels.unit[k])
                 if better is not None and self.count(better)[: k + 1] > (*kept, found):
                     cluster = better
@@ -269,6 +278,8 @@ class Admitting:
                 bound = most[k] if outcome.bound is None else int(np.floor(min(float(outcome.bound), most[k]) + 1e-6))
                 most[k] = max(self.count(cluster)[k], bound)
             assert cluster is not None
+            if self.count(cluster)[k] < most[k] and self.model.programs.fits(self.limits.proven):
+                break
             short = large and self.count(cluster)[k] < most[k] and not self.late
             if cluster is not before or short:  # bounds of later levels depend on the values above
                 cluster = self._improve(cluster, most)

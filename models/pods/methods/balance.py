@@ -140,6 +140,7 @@ class Balancing:
         ruled = len(view.rules.what) > 0 or (self.placeable.cards and view.home_cards.any())
         few = len(self.instance.pods) * math.log(self.size + 1) <= math.log(_PLACEMENTS)
         small = len(self.placeable.pairs[0]) <= self.limits.direct and (ruled or few)
+        small = small and self.programs.columns.columns > self.limits.proven  # else the statement is solved as a whole
         if small and not self.closed and not self.late and self.programs.fits(_STATED * self.limits.direct):
             self._offer(self.best)
             self._rounds()

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from flowlex.formulations.solver_outcome import Outcome, Status
-from flowlex.models.pods.methods.admission import STATED, Admission, Admitting
+from flowlex.models.pods.methods.admission import Admission, Admitting
 from flowlex.models.pods.methods.placement_policies import POLICIES, Placing
 from flowlex.models.pods.problem.cluster import Cluster, running_cluster
 
@@ -27,7 +27,7 @@ class FairAdmitting(Admitting):
         best = None if start is None else self._turns(start)
         if best is not None and self.count(best) == self.wanted:
             return self._result(best, list(self.wanted))
-        if self.small and self.model.programs.fits(STATED):
+        if self.by_program:
             return self._raised(best)
         if best is None:
             message = "the running pods do not pack on their cards in falling order of size; let some of them move"
@@ -65,7 +65,8 @@ class FairAdmitting(Admitting):
         for k in range(len(levels.keys)):
             name = f"admission fair {k + 1}" if k < many else f"admission {levels.keys[k]}"
             outcome, found = self._stated(name, () if cluster is None else self.count(cluster))
-            if found is not None and (cluster is None or self._rank(found) > self._rank(cluster)):
+            best = () if cluster is None else levels.rank(self.count(cluster))
+            if found is not None and levels.rank(self.count(found)) > best:
                 cluster = found
             if cluster is None:
                 return Admission(failed=outcome)
@@ -75,8 +76,3 @@ class FairAdmitting(Admitting):
         if cluster is None:
             return super().run()  # there is nothing to place, but running pods must be packed
         return self._result(cluster, list(self.count(cluster)) if proven else list(self.wanted))
-
-    def _rank(self, cluster: Cluster) -> tuple[Fraction, ...]:
-        """Key of comparison: the sorted shares, the least first, then the pods without a queue."""
-        counts = self.count(cluster)
-        return *sorted(self.levels.shares(counts)), *map(Fraction, counts[len(self.levels.weight) :])

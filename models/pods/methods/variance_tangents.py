@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from flowlex.formulations.engines import solve
 from flowlex.formulations.language.program_conversion import flat_program
 from flowlex.formulations.language.statement import Statement
 from flowlex.formulations.processor_clock import processor_seconds
@@ -43,12 +44,14 @@ def with_tangents(
     """
     until = math.inf if options.time_limit_s is None else processor_seconds() + options.time_limit_s
     options = replace(options, gap=max(options.gap, 0.5 * _MET))
+
+    def left() -> SolveOptions:
+        limited = options.time_limit_s is not None
+        return replace(options, time_limit_s=max(0.1, until - processor_seconds()) if limited else None)
+
     points = dict.fromkeys(first)
     for _ in range(_ROUNDS):
-        left = None if options.time_limit_s is None else max(0.1, until - processor_seconds())
-        found = state(points).solve_with(
-            replace(options, time_limit_s=left), certify=certify, leaves=not certify, first=start, strong=False
-        )
+        found = state(points).solve_with(left(), certify=certify, leaves=not certify, first=start, strong=False)
         if found.numbers is None:
             return found
         squared = with_squares(found, own)
@@ -58,6 +61,20 @@ def with_tangents(
         if squared.status is found.status or {*new} <= {*points} or processor_seconds() > until:
             return squared
         points, start = points | new, squared.numbers
+        before = {name: stage.exact[0] for name, stage in found.stages.items()}
+        while processor_seconds() <= until:  # the balance alone, without proof, is solved in a moment
+            problem = state(points)
+            outcome = solve(flat_program(problem.alone("balance", before), 0), "highs", left())
+            if outcome.values is None:
+                break
+            distance = outcome.values[problem.blocks["distance"].columns]
+            new = dict.fromkeys(touching(distance - distance.mean()))
+            if {*new} <= {*points} or len(points) > 40 * len(distance):
+                break
+            short = float((distance**2).mean()) - float(outcome.objective or 0.0)
+            points |= new
+            if short <= 0.5 * _MET:
+                break
     return squared
 
 

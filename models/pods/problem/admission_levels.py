@@ -92,6 +92,10 @@ class Levels:
         on = chosen & (self.of >= 0)
         return tuple(int(self.worth[on & (self.of == k)].sum()) for k in range(len(self.keys)))
 
+    def rank(self, units: Sequence[int]) -> tuple[Fraction, ...]:
+        """Key of comparison, more is better: the sorted shares, the least first, then the units of the other levels."""
+        return *sorted(self.shares(units)), *map(Fraction, units[len(self.weight) :])
+
     def stages(self, units: Sequence[int]) -> dict[str, Fraction]:
         """Values of the objectives of admission, by name, for the placed value ``units`` of the first levels."""
         least, fair = sorted(self.shares(units)), len(self.weight)

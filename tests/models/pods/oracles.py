@@ -18,7 +18,7 @@ from tests.models.pods.enumeration import all_ways
 class BySearch(PodPlacement):
     """Pod placement without the integer program over pods and nodes."""
 
-    limits = SearchLimits(admission=-1, direct=-1)
+    limits = SearchLimits(admission=-1, direct=-1, proven=-1)
 
 
 def solved(instance: PodInstance, **options: Any) -> Any:

@@ -33,7 +33,7 @@ from tests.models.pods.enumeration import all_ways
 class PatternsFirst(PodPlacement):
     """Solve small instances like large ones, without the final integer program over pods."""
 
-    limits = SearchLimits(direct=-1, intervals=60)
+    limits = SearchLimits(direct=-1, intervals=60, proven=-1)
 
 
 def cluster_of(pods: list[tuple[int, int, int]], nodes: int = 3, large: bool = False) -> PodInstance:
