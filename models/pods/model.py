@@ -225,10 +225,12 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             assert first.failed is not None
             return PlacementRun(first.failed)
         limits = self.limits
-        if (small := self.programs.columns.columns <= limits.proven) and not first.proven:
-            limits = replace(limits, kinds=-1, direct=-1)  # the statement is solved as a whole: a placement is enough
-        elif small:
+        small = self.programs.columns.columns <= limits.proven
+        if small:
             limits = replace(limits, intervals=min(limits.intervals, limits.tries))
+        if small and not first.proven and self.programs.fits(limits.proven):
+            # The statement is solved as a whole: some placement is enough.
+            limits = replace(limits, kinds=-1, direct=-1, per_pod=limits.per_pod // 10, least=limits.least // 10)
         while True:
             phase = self._balancing(first, engine, options, until, limits)
             found = phase.run()
@@ -238,7 +240,8 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             first = more
             if not found.proof.patterns:  # patterns proved no bound, and the balance hardly changes
                 limits = replace(limits, kinds=0, most=self.limits.most // 4)
-        if self.moves == "least" and not (small and not (first.proven and found.outcome.status is Status.OPTIMAL)):
+        settled = first.proven and found.outcome.status is Status.OPTIMAL
+        if self.moves == "least" and (settled or not small):
             found = phase.fewest_moves(found)
         if not first.proven:
             message = "more pods may be placeable than phase 1 has proven; " + found.outcome.message
@@ -286,7 +289,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         certificate, limit = found.certificate, options.get("time_limit_s")
         left = math.inf if limit is None else float(limit) - found.seconds.total
         if left > 0 and self._left_open(found, options.get("gap", 0.0)) and self.programs.fits(self.limits.proven):
-            stated, answer = copy(self), found
+            stated = copy(self)
             object.__setattr__(stated, "_found", found)
             more = {"max_steps": NODES} | options | ({} if limit is None else {"time_limit_s": left})
             answer = stated.solve(engine, certify=certify, report=report, **more)
