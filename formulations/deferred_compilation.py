@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -27,10 +28,13 @@ SMALL_CELLS, SMALL_STEPS = 2_000, 8_000_000
 IMPORT_AFTER_S, COMPILE_AFTER_S = 0.1, 15.0
 
 
-class _Work:
-    """Whether the current input is small, and the processor seconds that plain loops have taken so far."""
+class _Work(threading.local):
+    """Whether the current input of a thread is small, and the processor seconds of all plain loops so far."""
 
     small, seconds = False, 0.0
+
+
+_here = _Work()
 
 
 #: The globals that compiled and plain functions see instead of their module's.
@@ -60,7 +64,7 @@ class Loop:
 
     def __call__(self, *arguments: Any) -> Any:
         if self._ready is None:
-            if _Work.small and self.plain_pays():
+            if _here.small and self.plain_pays():
                 return self.run_plain(*arguments)
             self._ready = self.twin
         return self._ready(*arguments)
@@ -140,14 +144,14 @@ def small_work(cells: int) -> Iterator[None]:
 
     ``cells``: about how large the input is: nodes times pods, or machines times tasks.
     """
-    if _Work.small or cells > SMALL_CELLS:
+    if _here.small or cells > SMALL_CELLS:
         yield
         return
-    _Work.small = True
+    _here.small = True
     try:
         yield
     finally:
-        _Work.small = False
+        _here.small = False
 
 
 @contextmanager
