@@ -129,6 +129,27 @@ class ClusterView:
 
     def add(self, machine: Machine) -> None:
         """Add a machine, or replace one of the same name."""
+        self._enter(machine)
+        self.layout.add(machine.name, machine.rack)
+
+    def remove(self, name: str) -> None:
+        """Forget a machine."""
+        self._leave(name)
+        self.layout.remove(name)
+
+    def replaced(self, gone: str | None, new: Machine | None) -> ClusterView:
+        """Return a copy without one machine and with another, to price a change; its layout is not changed."""
+        machines, tags, racks = dict(self.machines), dict(self.tags), dict(self.racks)
+        found = ClusterView(machines, tags, racks, dict(self.spots), dict(self.by_tag), self.layout)
+        for tag in (self.tags[gone] if gone else frozenset()) | (new.tags if new else frozenset()):
+            found.by_tag[tag] = dict(self.by_tag.get(tag, {}))
+        if gone:
+            found._leave(gone)
+        if new:
+            found._enter(new)
+        return found
+
+    def _enter(self, machine: Machine) -> None:
         self.last = None
         tags = machine.tags
         for tag in self.tags.get(machine.name, tags) - tags:
@@ -138,15 +159,12 @@ class ClusterView:
             self.by_tag.setdefault(tag, {})[machine.name] = None
         self.spots[machine.name] = Spot(tags, frozenset())
         self.racks[machine.name] = f"rack:{machine.rack}"
-        self.layout.add(machine.name, machine.rack)
 
-    def remove(self, name: str) -> None:
-        """Forget a machine."""
+    def _leave(self, name: str) -> None:
         self.last = None
         for tag in self.tags[name]:
             del self.by_tag[tag][name]
         del self.machines[name], self.tags[name], self.racks[name], self.spots[name]
-        self.layout.remove(name)
 
     def meets(self, name: str, spot: Spot) -> bool:
         """Return whether a machine belongs to a spot."""

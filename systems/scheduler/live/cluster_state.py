@@ -16,9 +16,8 @@ from flowlex.models.flow.fair_share_demands import places_of, rule_of
 from flowlex.models.flow.goal_interface import ClusterView, Scale, TaskView
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.lexicographic_costs import StrictOrder
-from flowlex.models.model_base import ModelError
 from flowlex.systems.scheduler.live.job_claims import JobClaims
-from flowlex.systems.scheduler.live.live_arc_costs import ArcCosts
+from flowlex.systems.scheduler.live.live_arc_costs import ArcCosts, Trial
 from flowlex.systems.scheduler.live.live_network import UNBOUND, JobBounds, LiveNetwork
 from flowlex.systems.scheduler.live.preemption_limits import PreemptionLimits
 from flowlex.systems.scheduler.live.session_choice import Session, make_session, plan_stages
@@ -122,31 +121,27 @@ class LiveState:
 
     # Changes ---------------------------------------------------------------------------------------------------
     def put_machine(self, machine: Machine) -> None:
-        """Add a machine."""
+        """Add a machine; if a cost is refused, nothing changes."""
         self.side_constraints.check_machine(machine)
         self.refuse_slots(machine.name, machine.slots)
-        costs = self.costs.slot_costs(machine)
+        costs, trials = self.costs.slot_costs(machine), self._trials(None, machine)
         self.cluster.add(machine)
         self.side_constraints.put_machine(machine)
         self.slots += machine.slots
         self.note_machines()
         self.network.add_machine(machine.name, costs)
         self.preemptions.doubt(machine.name)
-        try:
-            self._reprice_around(machine.name)
-        except ModelError:  # the cost of a task on this machine exceeds the limit
-            self.take_machine(machine.name)
-            raise
+        self._put(trials)
 
     def take_machine(self, name: str) -> None:
-        """Remove a machine."""
-        rack = self.cluster.racks[name]
+        """Remove a machine; if a cost is refused, nothing changes."""
+        trials, rack = self._trials(name, None), self.cluster.racks[name]
         self.slots -= self.cluster.machines[name].slots
         self.side_constraints.take_machine(self.cluster.machines[name])
         self.cluster.remove(name)
         self.note_machines()
         self.preemptions.doubt(name)
-        self._reprice_around(name, rack)
+        self._put(trials, name, rack)
         self.network.remove_machine(name)
 
     def note_machines(self) -> None:
@@ -155,15 +150,29 @@ class LiveState:
         if self.claims is not None:
             self.claims.changed_machines()
 
-    def _reprice_around(self, machine: str, left: str | None = None) -> None:
-        """Reprice the tasks whose arcs depend on a machine; ``left``: its rack if the machine was removed."""
-        each = self.rules.asks_each
-        for name in self.tasks if each else {**self.costs.mentioning(machine), **self.tasks_on.get(machine, {})}:
-            if each or left is None:
-                self.reprice(self.tasks[name])
+    def _trials(self, gone: str | None, new: Machine | None) -> dict[str, Trial | None]:
+        """Price the tasks whose arcs depend on a machine that leaves or comes; None: such a task only loses arcs."""
+        machine, each = gone or (new.name if new else ""), self.rules.asks_each
+        around = {**self.costs.mentioning(machine), **self.tasks_on.get(machine, {})}
+        tasks = list(self.tasks.items()) if each else [(name, self.tasks[name]) for name in around]
+        if not tasks:
+            return {}
+        cluster, rack, costs = self.cluster.replaced(gone, new), self.cluster.racks.get(machine, ""), self.costs
+        simple = not each and new is None
+        return {
+            name: None
+            if simple and costs.only_leaves(task, machine, rack, cluster)
+            else costs.trial(task, self.now_s, cluster)
+            for name, task in tasks
+        }
+
+    def _put(self, trials: Mapping[str, Trial | None], gone: str = "", rack: str = "") -> None:
+        for name, trial in trials.items():
+            if trial is None:
+                self.costs.lose(self.tasks[name], gone, rack)
             else:
-                self.costs.lose(self.tasks[name], machine, left, self.now_s)
-        if each and self.claims is not None:
+                self.costs.put(trial)
+        if self.rules.asks_each and self.claims is not None:
             self.recompute_claims()
 
     def put_job(self, job: FlowJob) -> None:
@@ -179,6 +188,8 @@ class LiveState:
         cost, limited = job.preempt_cost, job.preemptions_per_hour is not None
         views = [LiveTask(t, job.name, job.priority, None, 0.0, apart, cost, limited) for t in job.tasks]
         priced = [(view, *self.costs.price(view)) for view in views]
+        alone = [task for task in map(self.tasks.__getitem__, present if apart else ()) if not task.apart]
+        trials = [self.costs.trial(task, self.now_s, apart=rule) for task in alone]  # each was alone with its rule
         # From now on the state stores the times of preemptions, not their ages.
         lasting = job.model_copy(update={"preempted_s": ()}) if job.preempted_s else job
         live = LiveJob(lasting, dict.fromkeys(task.name for task in job.tasks), (0, len(views)))
@@ -194,11 +205,9 @@ class LiveState:
             self.network.add_task(name, job.name, offers, wait)
             self.costs.mention(view)
             self.fresh[name] = None
+        for trial in trials:
+            self.costs.put(trial)
         if rule:
-            for task in (self.tasks[name] for name in present if apart):
-                if not task.apart:  # it is no longer alone with its rule
-                    task.apart = rule
-                    self.reprice(task)
             self.tasks_apart.setdefault(rule, {}).update(live.tasks)
 
     def take_task(self, name: str) -> None:
@@ -259,35 +268,27 @@ class LiveState:
         task.started_s = started_s
         self.ages.stop(name)
         self.ages.start(name, started_s)
-        self.reprice(task)
+        self.costs.put(self.costs.trial(task, self.now_s))
         self.network.tasks[name].machine = machine
 
     def prioritise(self, job: LiveJob, priority: int) -> None:
         """Change the priority of a job; if a cost is refused, nothing changes."""
-        try:
-            self._prioritise(job, priority)
-        except ModelError:
-            self._prioritise(job, job.job.priority)
-            raise
+        tasks = map(self.tasks.__getitem__, job.tasks)
+        for trial in [self.costs.trial(task, self.now_s, priority=priority) for task in tasks]:
+            self.costs.put(trial)
+            self.preemptions.doubt(trial.task.machine)
         job.job = job.job.model_copy(update={"priority": priority})
         old, new = self.network.jobs[job.job.name].bounds, self.bounds(job, 0, 0)
         self.network.set_job(job.job.name, old._replace(wait_cost=new.wait_cost, short_cost=new.short_cost))
 
-    def _prioritise(self, job: LiveJob, priority: int) -> None:
-        for name in job.tasks:
-            self.tasks[name].priority = priority
-            self.reprice(self.tasks[name])
-            self.preemptions.doubt(self.tasks[name].machine)
-
     def replace_machine(self, machine: Machine) -> None:
         """Change a machine's labels, rack or slots; its tasks stay. If a cost is refused, nothing changes."""
-        old = self.cluster.machines[machine.name]
+        self.side_constraints.check_machine(machine)
+        self.refuse_slots(machine.name, machine.slots - self.cluster.machines[machine.name].slots)
+        self.costs.slot_costs(machine)
+        self._trials(machine.name, machine)  # so that the second half cannot be refused
         self.take_machine(machine.name)
-        try:
-            self.put_machine(machine)
-        except ModelError:
-            self.put_machine(old)
-            raise
+        self.put_machine(machine)
 
     def update_bounds(self) -> None:
         """Update the bounds of the jobs whose fair shares have changed; without shares there is nothing to do."""
@@ -297,16 +298,6 @@ class LiveState:
             live = self.jobs[name]
             live.share = low, high
             self.network.set_job(name, self.bounds(live, low, high))
-
-    def limit(self, live: LiveJob, cost: float, per_hour: int | None) -> None:
-        """Set the cost and the hourly limit of preempting a job; if a cost is refused, nothing changes."""
-        old, times = live.job, live.preempted
-        try:
-            self.preemptions.set_limit(live, cost, per_hour, self.now_s)
-        except ModelError:
-            self.preemptions.set_limit(live, old.preempt_cost, old.preemptions_per_hour, self.now_s)
-            self.preemptions.note(live, times)
-            raise
 
     def advance(self, now_s: float | None = None) -> None:
         """Advance the clock and apply all events to the network, without solving it.
@@ -323,7 +314,7 @@ class LiveState:
         for started_s, names in self.ages.due(self.now_s):
             self.costs.grow_older(elapsed_s(started_s, self.now_s), map(self.tasks.__getitem__, names))
         for name in self.side_constraints.update_blocked():
-            self.reprice(self.tasks[name])
+            self.costs.put(self.costs.trial(self.tasks[name], self.now_s))
         self.preemptions.hold(self.now_s)
         self.update_bounds()
         for live in self.preemptions.open_gates(self.now_s):
@@ -344,10 +335,6 @@ class LiveState:
             arcs = np.flatnonzero(session.flow)
             self.as_decided = self.steps, session.costs(arcs), session.flow[arcs]
         session.solve()
-
-    def reprice(self, task: LiveTask, *, placed: bool = False) -> None:
-        """Update the arcs of a task; ``placed``: only its machine or its age has changed."""
-        self.costs.reprice(task, self.now_s, placed=placed)
 
     def bounds(self, job: LiveJob, least: int, most: int) -> JobBounds:
         """Bounds of a job that runs ``least`` to ``most`` tasks; ignored if no goal bounds jobs."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from flowlex.instances.flow import Machine
 from flowlex.models.flow.arc_costs import Rules, StageWeights, single_file
@@ -12,6 +14,15 @@ from flowlex.systems.scheduler.live.live_network import LiveNetwork
 from flowlex.systems.scheduler.live.side_constraints import SideConstraints
 from flowlex.systems.scheduler.live.task_ages import elapsed_s
 from flowlex.systems.scheduler.live.task_records import EventError, LiveTask
+
+
+class Trial(NamedTuple):
+    """A task with changed attributes, and the cost of each arc and of waiting that it would have."""
+
+    task: LiveTask
+    changes: Mapping[str, Any]
+    offers: dict[str | Spot, int]
+    wait: int
 
 
 class ArcCosts:
@@ -39,19 +50,34 @@ class ArcCosts:
             self._check(max((cost for _, cost in costs), key=abs), f"a slot of machine {machine.name!r}")
         return costs
 
-    def reprice(self, task: LiveTask, now_s: float, *, placed: bool = False) -> None:
-        """Update the arcs of a task; ``placed``: only its machine or its age has changed."""
+    def reprice(self, task: LiveTask, now_s: float) -> None:
+        """Update the arcs of a task whose machine, age or hold alone has changed."""
         if task.machine is not None:
             task.elapsed_s = elapsed_s(task.started_s, now_s)
-        offers, wait = self.price(task, task.moving if placed else None)
-        self.network.reprice(task.task.name, offers, wait)
-        if not placed:
-            self.mention(task)
+        self.network.reprice(task.task.name, *self.price(task, task.moving))
+
+    def trial(self, task: LiveTask, now_s: float, cluster: ClusterView | None = None, /, **changes: Any) -> Trial:
+        """Price a task with changed attributes or in another cluster; raise `EventError` beyond the limit.
+
+        Nothing changes yet: an event makes all its trials before it puts the first one in force.
+        """
+        if task.machine is not None:
+            changes["elapsed_s"] = elapsed_s(task.started_s, now_s)
+        changed = replace(task, **changes)
+        offers, wait = self.price(changed, cluster=cluster)
+        return Trial(task, changes | {"moving": changed.moving}, offers, wait)
+
+    def put(self, trial: Trial) -> None:
+        """Put a trial in force."""
+        for name, value in trial.changes.items():
+            setattr(trial.task, name, value)
+        self.network.reprice(trial.task.task.name, trial.offers, trial.wait)
+        self.mention(trial.task)
 
     def move(self, task: LiveTask, left: str | None, now_s: float) -> None:
         """Update the arcs of a task that has left machine ``left`` (if any) and may have started on another now."""
         if task.limited or task.apart or task.task.name in self._constraints.blocked:
-            self.reprice(task, now_s, placed=True)
+            self.reprice(task, now_s)
             return
         assert task.moving is not None
         name, changes = task.task.name, dict[str | Spot, int]()
@@ -63,19 +89,17 @@ class ArcCosts:
             changes[task.machine] = cost
         self.network.change_offers(name, changes, self.rules.waiting(task))
 
-    def only_leaves(self, task: LiveTask, machine: str, rack: str) -> bool:
-        """Return whether the removal of a machine only deletes a task's arcs to it and its rack."""
-        if task.locality is None or task.apart or task.limited:
+    def only_leaves(self, task: LiveTask, machine: str, rack: str, cluster: ClusterView) -> bool:
+        """Return whether a task only loses arcs to a machine and its rack by a removal, which leaves ``cluster``."""
+        if task.moving is None or task.locality is None or task.apart or task.limited:
             return False
-        if task.machine is not None and task.machine != machine and self.cluster.racks.get(task.machine) == rack:
+        if task.machine is not None and task.machine != machine and cluster.racks.get(task.machine) == rack:
             return False
-        return task.locality.read_elsewhere(task.mentions, rack, self.cluster)
+        return task.locality.read_elsewhere(task.mentions, rack, cluster)
 
-    def lose(self, task: LiveTask, machine: str, rack: str, now_s: float) -> None:
-        """Remove the arcs that a task had because of a machine that was removed."""
-        if task.moving is None or not self.only_leaves(task, machine, rack):
-            self.reprice(task, now_s)
-            return
+    def lose(self, task: LiveTask, machine: str, rack: str) -> None:
+        """Remove the arcs that a task had because of a machine that was removed, where that is all (`only_leaves`)."""
+        assert task.moving is not None
         left: dict[str | Spot, int] = {}
         gone: dict[str | Spot, None] = {machine: None}
         for target, cost in task.moving.items():
@@ -106,12 +130,15 @@ class ArcCosts:
                 changes += (arc[0], its.node, place.node, 1, arc[1] - more)
         network.session.change_arcs(changes)
 
-    def price(self, task: LiveTask, moving: dict[str | Spot, int] | None = None) -> tuple[dict[str | Spot, int], int]:
+    def price(
+        self, task: LiveTask, moving: dict[str | Spot, int] | None = None, cluster: ClusterView | None = None
+    ) -> tuple[dict[str | Spot, int], int]:
         """Return the cost of each arc and of waiting; raise `EventError` beyond the limit and change nothing."""
+        cluster = cluster or self.cluster
         if moving is None:
             self._check_stated(task)
-            moving = self.rules.moving(task, self.cluster)
-        offers, wait = self.rules.staying(task, moving, self.cluster), self.rules.waiting(task)
+            moving = self.rules.moving(task, cluster)
+        offers, wait = self.rules.staying(task, moving, cluster), self.rules.waiting(task)
         if self.rules.order is None:
             found = moving.values()  # with the largest possible credit, so that ageing can never fail
             credit = self.rules.credit + self.rules.keeping(task)

@@ -40,15 +40,15 @@ class PreemptionLimits:
         self._spent: dict[str, None] = {}  # jobs with preemptions in the last hour
 
     def set_limit(self, live: LiveJob, cost: float, per_hour: int | None, now_s: float) -> None:
-        """Set the cost and the hourly limit of preempting a job; raise `EventError` if a cost is refused."""
-        name = live.job.name
+        """Set the cost and the hourly limit of preempting a job; if a cost is refused, nothing changes."""
+        name, limited, tasks = live.job.name, per_hour is not None, map(self._tasks.__getitem__, live.tasks)
+        trials = [self._costs.trial(task, now_s, preempt_cost=cost, limited=limited) for task in tasks]
         live.job = live.job.model_copy(update={"preempt_cost": cost, "preemptions_per_hour": per_hour})
         self.note(live, [] if per_hour is None else live.preempted)
-        for task in map(self._tasks.__getitem__, live.tasks):
-            task.preempt_cost, task.limited = cost, per_hour is not None
-            self._costs.reprice(task, now_s)
+        for trial in trials:
+            self._costs.put(trial)
             self.jobs[name] = None
-            self.doubt(task.machine)
+            self.doubt(trial.task.machine)
         if per_hour is None:
             del self.jobs[name]
 
@@ -99,7 +99,7 @@ class PreemptionLimits:
                 self._gates[task.job] = None
                 network.set_gate(task.job, self.passes(live, now_s))
                 network.hold_task(task.task.name, True)
-                self._costs.reprice(task, now_s, placed=True)
+                self._costs.reprice(task, now_s)
         for name in self.jobs if ruled else ():
             live = self._jobs[name]
             ganged = any(self._tasks[task].held for task in rules.gang_tasks & live.tasks.keys())
@@ -128,7 +128,7 @@ class PreemptionLimits:
         self._gates[task.job] = None
         if task.task.name in self._tasks:
             self._costs.network.hold_task(task.task.name, False)
-            self._costs.reprice(task, now_s, placed=True)
+            self._costs.reprice(task, now_s)
         return True
 
     def open_gates(self, now_s: float) -> list[LiveJob]:

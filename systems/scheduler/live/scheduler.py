@@ -290,8 +290,8 @@ class FlowScheduler:
             Its name.
         """
         self.state.machine(machine)
-        self.state.must_leave(machine, "was removed")
         self.state.take_machine(machine)
+        self.state.must_leave(machine, "was removed")
 
     @_event
     def set_slots(self, machine: str, slots: int) -> None:
@@ -356,12 +356,8 @@ class FlowScheduler:
         self.state.machine(machine)
         old = live.task
         costs = {m: c for m, c in old.costs.items() if m != machine} | ({} if cost is None else {machine: cost})
-        live.task = old.model_copy(update={"costs": costs})
-        try:
-            self.state.reprice(live)
-        except ModelError:
-            live.task = old
-            raise
+        arcs, new = self.state.costs, old.model_copy(update={"costs": costs})
+        arcs.put(arcs.trial(live, self.state.now_s, task=new))
 
     @_event
     def update_shares(
@@ -411,7 +407,7 @@ class FlowScheduler:
         if per_hour != "keep":
             changes["preemptions_per_hour"] = per_hour
         new = _changed(f"job {job!r}", live.job, changes)
-        self.state.limit(live, new.preempt_cost, new.preemptions_per_hour)
+        self.state.preemptions.set_limit(live, new.preempt_cost, new.preemptions_per_hour, self.state.now_s)
 
     @_event
     def relabel(self, machine: str, *, labels: Iterable[str] | None = None, rack: str | None = None) -> None:

@@ -7,13 +7,17 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine
-from flowlex.models.flow.goals import preset
+from flowlex.models.flow.goal_interface import Goal
+from flowlex.models.flow.goals import Continuity, FairShares, Placement, Priority, preset
 from flowlex.systems.scheduler.event_log import Event
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
+from flowlex.systems.scheduler.live.snapshot import saved_scheduler
 from flowlex.systems.scheduler.live.task_records import EventError
 
 _EVENT: TypeAdapter[Any] = TypeAdapter(Event)
@@ -165,3 +169,65 @@ def test_amounts_with_many_digits_are_exact() -> None:
     assert thirds(1168723596.0, 20 * 1168723596.0 - 1, 25) == 19
     assert thirds(1e300, 1e-300, 1) == 0
     assert thirds(1e-300, 1e300, 3) == 3
+
+
+def saved(scheduler: FlowScheduler) -> bytes:
+    scheduler.state.cluster.last = None  # what a goal computed last
+    return saved_scheduler(scheduler)
+
+
+WEIGHTED = (Priority(mode="weighted", lowest=1000), Placement(), Continuity(base=4, rate=2))
+
+
+@settings(max_examples=6)
+@given(
+    seed=st.integers(0, 2**32),
+    goals=st.sampled_from([preset("quincy"), preset("borg"), WEIGHTED, (FairShares(), Placement())]),
+    limit=st.sampled_from([20, 1500, 10**6]),
+)
+def test_a_refused_event_leaves_no_trace(seed: int, goals: tuple[Goal, ...], limit: int) -> None:
+    """Followers see taken events only: the saved state, and so every later decision, is as if it had not come."""
+    rng = random.Random(seed)
+    scheduler = FlowScheduler(FlowInstance(name="hostile", machines=()), goals, scale=1, cost_limit=limit)
+    for number in range(40):
+        said = event(rng, scheduler, number)
+        if said["event"] == "submit":  # no demands, capacities and few slots: full solves and arcs of slots take time
+            said["job"]["tasks"] = [each | {"demands": {}} for each in said["job"]["tasks"]]
+        elif said["event"] == "add_machine":
+            said["machine"] |= {"slots": min(said["machine"]["slots"], 3), "capacity": {}}
+        if said["event"] in ("tie", "set_goals"):
+            scheduler.step(now_s=45.0 * number)
+            continue
+        parsed = _EVENT.validate_python({k: v for k, v in said.items() if k not in ("gangs", "spreads", "affinities")})
+        before = saved(scheduler)
+        try:
+            scheduler.handle(parsed)
+        except EventError:
+            assert saved(scheduler) == before, parsed
+
+
+class Cool(Goal):
+    """A goal of another package: at least two machines, and none that is hot."""
+
+    def price(self, task, spot, machine, cluster, scale):  # type: ignore[no-untyped-def]
+        names = [machine] if machine else list(cluster.members(spot))
+        hot = any("hot" in cluster.machines[name].labels for name in names)
+        return 10**7 if hot or len(cluster.machines) < 2 else 1
+
+
+def test_a_refused_change_of_a_machine_leaves_no_trace() -> None:
+    machines = tuple(Machine(name=f"m{k}", slots=2, rack=f"r{k % 2}") for k in range(4))
+    scheduler = FlowScheduler(FlowInstance(name="cool", machines=machines), (Cool(),), scale=1)
+    scheduler.submit(FlowJob(name="j", tasks=tuple(FlowTask(name=f"t{k}") for k in range(3))))
+    scheduler.step()
+    for change in (
+        lambda: scheduler.relabel("m1", labels=("hot",)),
+        lambda: scheduler.add_machine(Machine(name="m9", labels=("hot",), rack="new")),
+        lambda: scheduler.remove_machine("m1"),
+    ):
+        before = saved(scheduler)
+        with pytest.raises(EventError, match=r"goal Cool|exceeds the limit"):
+            change()
+        assert saved(scheduler) == before
+        for name in set(scheduler.state.cluster.machines) - {"m0", "m1"}:
+            scheduler.remove_machine(name)

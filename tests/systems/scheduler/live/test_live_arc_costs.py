@@ -49,7 +49,9 @@ def test_arcs_are_what_the_goals_ask_for(seed):
                 rack = gone[-1].rack
                 named = [state.tasks[name] for name in state.costs.mentioning(gone[-1].name)]
                 scheduler.remove_machine(gone[-1].name)
-                shortcuts += sum(state.costs.only_leaves(task, gone[-1].name, f"rack:{rack}") for task in named)
+                shortcuts += sum(
+                    state.costs.only_leaves(task, gone[-1].name, f"rack:{rack}", state.cluster) for task in named
+                )
             elif rng.random() < 0.4 and gone:
                 scheduler.add_machine(gone.pop(int(rng.integers(len(gone)))))
             elif rng.random() < 0.5:
