@@ -121,19 +121,13 @@ class SchedulerDatabase(Store):
     """A store (of tokens) with the tables of one service; every method is one transaction."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
-        super().__init__(url, create=create, connect=_CONNECT)
+        super().__init__(url, create=create, connect=_CONNECT, more_tables=_META)
         self.url, self.place = url, self.database.place  # the second without its password
-        try:
-            self.database.make_tables(_META)
-        except BaseException:
-            self.close()
-            raise
 
     def settled(self, kind: str, options: Document, given: set[str]) -> Settings:
         """Return the options of the first start; refuse an option that is given now and differs.
 
-        ``given``: names of the options that a person gave now. Raises `ValueError`: the database belongs to another
-        kind of service or a newer version, or was begun with other options.
+        ``given``: names of the options of a person. Raises `ValueError`: another kind, a newer version, other options.
         """
         while (found := self.begun()) is None:
             row = Settings(kind, options, time.time())._asdict() | {"id": 1, "format": FORMAT}
@@ -186,8 +180,7 @@ class SchedulerDatabase(Store):
     def end_stopped(self, holder: dict[str, Any] | None) -> bool:
         """Kill a leader that is stopped, so on this machine, while a SQLite file is locked; say if one was.
 
-        Its lock keeps everybody from writing, and only its end frees it. Its open transaction is undone. A leader that
-        runs, and perhaps waits for the lock itself, is left alone.
+        Only its end frees its lock; its transaction is undone. A leader that runs, and perhaps waits, is left alone.
         """
         if self.database.dialect != "sqlite" or holder is None or not holder["started"]:
             return False
@@ -237,8 +230,7 @@ class SchedulerDatabase(Store):
         row = {"number": number, "state": zlib.compress(state, 1), "answers": answers}
         with self.database.write() as connection:
             connection.execute(self.database.insert(SNAPSHOT).values(row).on_conflict_do_nothing())
-            newest = sa.select(SNAPSHOT.c.number).order_by(SNAPSHOT.c.number.desc()).limit(2)
-            numbers = connection.scalars(newest).all()
-            if len(numbers) == 2:
-                connection.execute(sa.delete(SNAPSHOT).where(SNAPSHOT.c.number < numbers[1]))
-                connection.execute(sa.delete(LOG).where(LOG.c.number <= numbers[1]))
+            newest = sa.select(SNAPSHOT.c.number).order_by(SNAPSHOT.c.number.desc())
+            if (before := connection.scalar(newest.offset(1).limit(1))) is not None:
+                connection.execute(sa.delete(SNAPSHOT).where(SNAPSHOT.c.number < before))
+                connection.execute(sa.delete(LOG).where(LOG.c.number <= before))

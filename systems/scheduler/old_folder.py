@@ -9,24 +9,22 @@ import json
 import zlib
 from pathlib import Path
 
-from flowlex.systems.scheduler.database import SchedulerDatabase, Settings
+from flowlex.systems.scheduler.database import Settings
 from flowlex.systems.scheduler.snapshot_and_log import CORES, replay
 
 
-def read_folder(folder: Path, database: SchedulerDatabase) -> int:
-    """Store the state after the last record; return the number of records read since the snapshot.
+def read_folder(folder: Path) -> tuple[Settings, bytes, int]:
+    """Return settings, the state after the last record, and the number of records read since the snapshot.
 
-    Raises `ValueError`: the folder is damaged or no folder of a service, or the database is in use already.
+    Raises `ValueError`: the folder is damaged or no folder of a service.
     """
     try:
         document = json.loads((folder / "service.json").read_bytes())
         settings = Settings(document["kind"], document["options"], float(document["epoch_s"]))
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise ValueError(f"{folder / 'service.json'} cannot be read ({error}); name the --state folder") from error
-    if database.begun() is not None:
-        raise ValueError(f"{database.place} belongs to a service already; name a new database")
     state = max(folder.glob(f"state-{9 * '[0-9]'}"), default=None)
-    core, count = CORES[settings.kind].loader(settings.options)(None if state is None else state.read_bytes()), 0
+    core, count = CORES[settings.kind].continued(settings.options, None if state is None else state.read_bytes()), 0
     first = 0 if state is None else int(state.name[-9:])
     last = max((int(path.stem[-9:]) for path in folder.glob(f"log-{9 * '[0-9]'}.jsonl")), default=first)
     for path in (folder / f"log-{number:09d}.jsonl" for number in range(first, last + 1)):
@@ -39,5 +37,4 @@ def read_folder(folder: Path, database: SchedulerDatabase) -> int:
             record = json.loads(line[9:])
             replay(core, record)
             count += "decided" in record or "events" in record
-    database.begin_with(settings, core.save())
-    return count
+    return settings, core.save(), count

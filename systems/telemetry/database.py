@@ -26,10 +26,17 @@ class Database:
     """Connections to one database with the newest schema: ``sqlite:///file.db``, ``postgresql+psycopg://user@host/name``.
 
     With ``create``, a missing database and the tables of an empty one are created; otherwise both are a `SchemaError`.
-    ``connect``: options of a connection to PostgreSQL.
+    ``connect``: options of a connection to PostgreSQL. ``more_tables``: made too, whether with ``create`` or not.
     """
 
-    def __init__(self, url: str, *, create: bool = True, connect: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        create: bool = True,
+        connect: Mapping[str, Any] | None = None,
+        more_tables: sa.MetaData | None = None,
+    ) -> None:
         parsed = _parse(url)
         self.dialect: str = parsed.get_backend_name()
         more: dict[str, Any] = {"pool_timeout": 5.0}
@@ -46,8 +53,12 @@ class Database:
             sa.event.listen(self.engine, "connect", _prepare_sqlite)
         try:
             self.migrated_from: str | None = self._own_tables(create)
-        except BaseException:
+            if more_tables is not None:
+                self.make_tables(more_tables)
+        except BaseException as error:
             self.engine.dispose()
+            if self.dialect == "sqlite" and isinstance(error, sa.exc.DatabaseError):
+                raise SchemaError(_unusable(Path(self.file), str(error.orig))) from error
             raise
 
     @property
@@ -133,6 +144,22 @@ def _parse(url: str) -> sa.URL:
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise ValueError("the service needs a file: sqlite:///file.db")
     return parsed
+
+
+def _unusable(file: Path, said: str) -> str:
+    """Name the file of SQLite that cannot be opened, and the remedy."""
+    remedy = f"let this user write it and its folder {file.parent}"
+    if not file.parent.is_dir():
+        remedy = f"make its folder {file.parent}"
+    elif file.is_dir():
+        remedy = "it is a folder; name a file"
+    elif "not a database" in said:
+        remedy = "name another file, or restore it from a backup"
+    elif "locked" in said:
+        remedy = "end the process that holds its lock"
+    elif "full" in said:
+        remedy = "free some space"
+    return f"the database {file} cannot be used: {said}; {remedy}"
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:

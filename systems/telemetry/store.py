@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from flowlex.systems.telemetry.database import Database
@@ -16,11 +15,11 @@ from flowlex.systems.telemetry.stored_clock import ClockMarks
 class Store:
     """A database (see `Database`) and its parts.
 
-    Every method of a part is one transaction and may be called from any thread.
+    ``options``: of `Database`. Every method of a part is one transaction and may be called from any thread.
     """
 
-    def __init__(self, url: str, *, create: bool = True, connect: Mapping[str, Any] | None = None) -> None:
-        self.database: Database = Database(url, create=create, connect=connect)
+    def __init__(self, url: str, *, create: bool = True, **options: Any) -> None:
+        self.database: Database = Database(url, create=create, **options)
         self.registry: Registry = Registry(self.database)
         self.reader: Reader = Reader(self.database)
         self.writer: SampleWriter = SampleWriter(self.database)

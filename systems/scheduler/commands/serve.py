@@ -148,9 +148,13 @@ def import_state(
     from flowlex.systems.scheduler.database import SchedulerDatabase
     from flowlex.systems.scheduler.old_folder import read_folder
 
-    with explained(), contextlib.closing(SchedulerDatabase(database)) as opened:
-        records = read_folder(folder, opened)
-        typer.echo(f"{folder}: state and {records} records are in {opened.place}; tokens are to be made again")
+    with explained():
+        settings, state, records = read_folder(folder)
+        with contextlib.closing(SchedulerDatabase(database)) as opened:
+            if opened.begun() is not None:
+                raise ValueError(f"{opened.place} belongs to a service already; name a new database")
+            opened.begin_with(settings, state)
+            typer.echo(f"{folder}: state and {records} records are in {opened.place}; tokens are to be made again")
 
 
 def _serve(

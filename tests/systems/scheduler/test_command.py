@@ -57,6 +57,9 @@ def test_the_first_start_settles_the_options(serve, tmp_path):
         (("gpu", "--tls-cert", "a.pem"), "go together"),
         (("scheduler", "--cluster", "gpu.json"), "is a flow-scheduling instance, this is 'gpu-assignment'"),
         (("scheduler", "--database", "mysql://x"), "is not supported"),
+        (("scheduler", "--database", "sqlite:///no/such.db"), "no/such.db cannot be used"),
+        (("scheduler", "--database", "sqlite:///no/such.db"), "make its folder no"),
+        (("gpu", "--database", "sqlite:///gpu.json"), "file is not a database; name another file"),
     ],
 )
 def test_refusals_leave_nothing_served(serve, tmp_path, arguments, said):
@@ -96,3 +99,4 @@ def test_damage_of_an_old_folder_is_named(serve, tmp_path):
     assert "line 2 is damaged" in serve("import-state", "old", code=1)
     (tmp_path / "old" / "state-000000003").write_bytes(gzip.compress(b"{}"))
     assert "Error" in serve("import-state", "old", "--database", "sqlite:///b.db", code=1)
+    assert not list(tmp_path.glob("*.db"))
