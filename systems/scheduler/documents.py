@@ -129,6 +129,9 @@ class Core(Protocol):
     def solve_ahead(self) -> None:
         """Do after a decision what the next one or a question would have to do; it must be done before any event."""
 
+    def foresee(self) -> None:
+        """Find what the next questions share."""
+
     def take(self, event: Document, at_s: float) -> None:
         """Apply an event completely, or raise `RefusedEvent`."""
 

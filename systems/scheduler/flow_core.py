@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from flowlex.formulations.solver_outcome import EngineError
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.goals import preset
 from flowlex.models.model_base import ModelError
@@ -34,19 +36,15 @@ class ClusterCore:
         self.scheduler = scheduler
 
     @classmethod
-    def loader(cls, options: Document) -> Callable[[bytes | None], ClusterCore]:
-        """Return what continues from a snapshot, or (None) begins as the options of the first start say."""
+    def continued(cls, options: Document, state: bytes | None) -> ClusterCore:
+        """Continue from a snapshot, or (None) begin as the options of the first start say."""
+        if state is not None:  # goals may have been switched since the first start
+            return cls(restored_scheduler(state))
         kept: dict[str, Any] = {name: options[name] for name in ("cost_limit", "scale", "lexicographic")}
         if options.get("step_limit_s") is not None:
             kept["solver"] = {"time_limit_s": options["step_limit_s"]}
         cluster = FlowInstance.model_validate(options["cluster"] or {"name": "empty", "machines": ()})
-
-        def load(state: bytes | None) -> ClusterCore:
-            if state is not None:  # goals may have been switched since the first start
-                return cls(restored_scheduler(state))
-            return cls(FlowScheduler(cluster, preset(options["goals"]), **kept))
-
-        return load
+        return cls(FlowScheduler(cluster, preset(options["goals"]), **kept))
 
     @property
     def pending(self) -> int:
@@ -61,6 +59,14 @@ class ClusterCore:
     def solve_ahead(self) -> None:
         """Solve the network after a step."""
         self.scheduler.state.solve_ahead()
+
+    def foresee(self) -> None:
+        """Explain a task, as explanations share their searches."""
+        self.solve_ahead()
+        waiting = (name for name, task in self.scheduler.state.tasks.items() if task.machine is None)
+        if (first := next(waiting, None)) is not None:
+            with suppress(EventError, EngineError):  # the next step may place it
+                self.scheduler.explain(first, full_solves=False)
 
     def take(self, event: Document, at_s: float) -> None:
         """Pass an event to the scheduler."""
@@ -124,10 +130,10 @@ class ClusterCore:
             raise RefusedEvent(str(error)) from error
         if not why.unpriced:
             return why
-        frozen, count = self.scheduler.frozen(), len(self.scheduler.state.tasks)
-        if count > _MOST_TASKS:
+        if (count := len(self.scheduler.state.tasks)) > _MOST_TASKS:
             said = f"the service finds prices of at most {_MOST_TASKS} tasks, here {count}{_INSTEAD}"
             return replace(why, unpriced=said)
+        frozen = self.scheduler.frozen()
         frozen = replace(frozen, options={**frozen.options, "solver": {**frozen.options["solver"], **_BOUNDS}})
         return SlowAnswer(lambda: priced(why, frozen), replace(why, unpriced=_ANOTHER))
 

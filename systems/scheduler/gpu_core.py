@@ -9,7 +9,7 @@ Source: Tang et al. 2022, the system's rounds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -42,18 +42,17 @@ class GpuCore:
         self._why: dict[str, str] = {}  # why a task stopped since the last round
 
     @classmethod
-    def loader(cls, options: Document) -> Callable[[bytes | None], GpuCore]:
-        """Return what continues from a snapshot, or (None) begins as the options of the first start say."""
-
-        def load(state: bytes | None) -> GpuCore:
-            rates = Bandwidths({link: options[f"{link}_mb_per_s"] for link in LINKS})
-            core = cls(Policy(options["policy"]), rates, options["most_jobs"])
-            return core if state is None else core.load(state)
-
-        return load
+    def continued(cls, options: Document, state: bytes | None) -> GpuCore:
+        """Continue from a snapshot, or (None) begin as the options of the first start say."""
+        rates = Bandwidths({link: options[f"{link}_mb_per_s"] for link in LINKS})
+        core = cls(Policy(options["policy"]), rates, options["most_jobs"])
+        return core if state is None else core.load(state)
 
     def solve_ahead(self) -> None:
         """Nothing can be done ahead."""
+
+    def foresee(self) -> None:
+        """Questions share nothing."""
 
     # Events ----------------------------------------------------------------------------------------------------
     def take(self, event: Document, at_s: float) -> None:

@@ -1,8 +1,9 @@
 """A scheduler that follows the log in the database, and leads it while the lease is its own.
 
 Two threads: the *core thread* alone touches the scheduler. It runs queued requests one after the other, and commits the
-records of all that waited together in one transaction before it answers them. The *watch thread* reads new records and
-the lease, renews it, and takes over when the leader has been silent.
+records of all that waited together in one transaction before it answers them. The *watch thread* reads the lease,
+renews it, and takes over when the leader has been silent. While another process leads, it applies new records to a
+second scheduler; then the two change places, so that no question waits for a decision that is repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
@@ -36,11 +37,11 @@ from flowlex.systems.telemetry.tokens_and_rights import digest
 
 _LOG = logging.getLogger(__name__)
 _MOST_WAITING, _MOST_TOGETHER = 1000, 200
-#: Seconds between two looks at the database, between full garbage collections (each 0.3 s at 10 000 machines), and most
-#: that a follower waits with events for their decision: in between, the network has no optimum.
-_POLL_S, _COLLECT_S, _HOLD_S = 0.1, 600.0, 1.0
-#: Seconds after a client's last request for the leader for which it counts as coming here instead.
-_ASKED_S = 3.0
+#: Seconds between looks at the database, between full garbage collections (0.3 s each at 10 000 machines), most that a
+#: follower keeps events until their decision (before it the network has no optimum), for which a client comes here.
+_POLL_S, _COLLECT_S, _HOLD_S, _ASKED_S = 0.1, 600.0, 1.0, 3.0
+#: A call for the core thread, its answer, and whether a defect in it may leave the core in between.
+_Job = tuple[Callable[[], Any], Future[Any], bool]
 T = TypeVar("T")
 
 
@@ -62,14 +63,6 @@ class NotLeading(StorageError):
     def __init__(self, leader: str = "") -> None:
         self.leader = leader
         super().__init__(f"this process follows; {leader or 'nobody'} leads")
-
-
-class _Job(NamedTuple):
-    """A call for the core thread; ``changes``: a defect in it may leave the core in between."""
-
-    run: Callable[[], Any]
-    future: Future[Any]
-    changes: bool
 
 
 @dataclass(frozen=True)
@@ -107,7 +100,7 @@ class Replica:
         self._alone_since: float | None = None  # since when the leader cannot be reached from here
         self._usable = True  # whether the memory is what the log says
         self._memory: Memory = Memory.read(database, settings)
-        self._base = 0.0
+        self._spare: Memory | None = None  # of a follower: the scheduler that takes records while the first one answers
         self._closing = threading.Event()
         self._compacting: subprocess.Popen[bytes] | None = None
         self._compacted = self._memory.began
@@ -122,9 +115,8 @@ class Replica:
 
     def decisions(self, after: int = 0) -> list[Document]:
         """The committed decisions after one, oldest first; those before the last thousand are forgotten."""
-        kept = self._memory.decisions
-        count = kept[-1]["number"] - after if kept else 0
-        return list(kept)[-count:] if count > 0 else []
+        kept = list(self._memory.decisions)
+        return kept[max(0, len(kept) - kept[-1]["number"] + after) :] if kept else []
 
     def ask(self, question: Callable[[Any], T]) -> Future[T]:
         """Run a query on the core thread; the future completes after all changes before it are committed."""
@@ -133,8 +125,7 @@ class Replica:
     def take(self, events: Sequence[Document], holder: str = "", key: str = "") -> Future[Answer]:
         """Pass events to the core, up to the first that it refuses, and commit them in one record.
 
-        ``key``: names a request of its ``holder``: one that comes again is answered as it was, with `KeyUsed` if its
-        body is another.
+        ``key``: names a request of its ``holder``; again, it is answered as before; `KeyUsed`: its body is another.
         """
         return self._call(lambda: self._take(events, holder, key), changes=True)
 
@@ -145,14 +136,12 @@ class Replica:
     def close(self) -> None:
         """Finish waiting requests, and let a follower take over."""
         self._closing.set()
+        self._threads[1].join(15)  # the core thread answers it until then
         self._call(lambda: None, urgent=True)
-        for thread in self._threads:
-            thread.join(15)
+        self._threads[0].join(15)
         if self.term is not None:
-            try:
+            with contextlib.suppress(sa.exc.SQLAlchemyError):  # without an answer, the lease ends by silence
                 self.database.release(self.term)
-            except sa.exc.SQLAlchemyError as error:
-                _LOG.error("the lease is not given back: %s", type(error).__name__)
         if self._compacting is not None:
             self._compacting.kill()
             self._compacting.wait()
@@ -161,12 +150,12 @@ class Replica:
         if self._queue.qsize() > _MOST_WAITING and not urgent:
             raise BusyError(f"{self._queue.qsize()} requests wait")
         future: Future[T] = Future()
-        self._queue.put(_Job(run, future, changes))
+        self._queue.put((run, future, changes))
         return future
 
     def _run(self) -> None:
         """Work off what waits together, decide when it is due, and collect garbage between decisions."""
-        while self._queue.qsize() or not self._closing.is_set():
+        while self._queue.qsize() or self._threads[1].is_alive() or not self._closing.is_set():
             jobs: list[_Job] = []
             with contextlib.suppress(queue.Empty):
                 jobs.append(self._queue.get(timeout=max(0.0, self._patience())))
@@ -174,7 +163,7 @@ class Replica:
                     jobs.append(self._queue.get_nowait())
             self._work(jobs)
             if not self._queue.qsize():
-                self._work([_Job(self._core, Future(), True)])
+                self._work([(self._core, Future(), True)])
             if self._patience() <= 0:
                 self._decide_when_due()
             if time.monotonic() > self._collected + _COLLECT_S:
@@ -183,13 +172,13 @@ class Replica:
 
     def _patience(self) -> float:
         """Seconds until a decision is due."""
-        waits = [self._pace.idle_s, self._pace.every_s if self._memory.core.pending else None]
+        waits = self._pace.idle_s, self._pace.every_s if self._memory.core.pending else None
         found = [wait for wait in waits if wait is not None]
         return self._decided + min(found) - time.monotonic() if found and self.term is not None else 3600.0
 
     def _decide_when_due(self) -> None:
         future: Future[Any] = Future()
-        self._work([_Job(self._decide, future, True)])
+        self._work([(self._decide, future, True)])
         error = future.exception()
         said = "" if error is None else f"{type(error).__name__}: {error}"
         if said and said != self.failing:
@@ -213,8 +202,7 @@ class Replica:
 
     def _take(self, events: Sequence[Document], holder: str, key: str) -> Answer:
         core, body = self._core(), digest(json.dumps(events, sort_keys=True))
-        known = self._known(holder, key, body)
-        if known is not None:
+        if (known := self._known(holder, key, body)) is not None:
             return known
         self._must_lead()
         if core.pending and core.pending + len(events) > self._pace.max_events:
@@ -293,13 +281,20 @@ class Replica:
                 except Exception as error:  # after a defect or an unsolvable step, the state is read from the log again
                     done.append((future, error))
                     broken = broken or (changes and not isinstance(error, Refusal | BusyError))
+        records, self._records = self._records, []
         said: Exception | None = None
         try:
-            self._commit()
+            if records:
+                with self._commit_s.time():
+                    self._as_leader(lambda term: self.database.append(term, self._memory.number, records))
+            for record in records:
+                self._memory.note(self._memory.number + 1, record)
+                kind = "decision" if "decided" in record else "event"
+                self._counted.labels(kind).inc(len(record.get("events", (0,))))
         except Exception as error:
             said = error if isinstance(error, NotLeading) else StorageError(f"not committed: {_short(error)}")
         if broken or said is not None:
-            self._usable, self._records = False, []
+            self._usable = False
             try:
                 self._follow_up()
             except Exception as error:
@@ -316,20 +311,10 @@ class Replica:
             else:
                 future.set_result(result)
 
-    def _commit(self) -> None:
-        records, self._records = self._records, []
-        if records:
-            with self._commit_s.time():
-                self._as_leader(lambda term: self.database.append(term, self._memory.number, records))
-        for record in records:
-            self._memory.note(self._memory.number + 1, record)
-            kind = "decision" if "decided" in record else "event"
-            self._counted.labels(kind).inc(len(record.get("events", (0,))))
-
-    def _follow_up(self, hold_s: float = 0.0) -> None:
-        """Apply further records, or read the state again if the memory cannot be used; ``hold_s`` as in `follow`."""
+    def _follow_up(self) -> None:
+        """Apply further records, or read the state again if the memory cannot be used."""
         try:
-            while self._usable and self._memory.follow(self.database, hold_s):
+            while self._usable and self._memory.follow(self.database):
                 pass
         except sa.exc.SQLAlchemyError:
             raise
@@ -360,10 +345,9 @@ class Replica:
                     if time.monotonic() > self._renewed + self._pace.lease_s / 5:
                         self._as_leader(self.database.renew)
                     continue
-                self._call(partial(self._follow_up, _HOLD_S), urgent=True).result()
+                self._follow()
                 cut_off = self._cut_off(self.leader)  # first, as a lease that was renewed meanwhile cannot be taken
-                lease = self.database.lease()
-                if lease[:2] != seen[:2]:
+                if (lease := self.database.lease())[:2] != seen[:2]:
                     seen, seen_at = lease, time.monotonic()
                 self.leader = "" if lease.holder is None else lease.holder["url"]
                 self.failing = "this process follows"
@@ -374,8 +358,11 @@ class Replica:
                     self._renewed = time.monotonic()
                     term = self.database.take_over(lease, me(self._url))
                     if term is not None:
+                        self._spare = None
                         self._call(self._follow_up, urgent=True).result()  # what the leader before committed until then
                         self._call(partial(self._lead, term), urgent=True).result()
+                elif self._spare is None:
+                    self._spare = Memory(self.settings, *self._call(lambda: self._memory.saved(), urgent=True).result())
                 told = ""
             except NotLeading:
                 seen_at = time.monotonic()
@@ -386,6 +373,23 @@ class Replica:
                     self.failing = f"the database cannot be used: {told}"
                     # The leader may have been kept from it too.
                     seen_at = max(seen_at, time.monotonic() - self._pace.lease_s / 2)
+
+    def _follow(self) -> None:
+        """Apply further records to the second scheduler while questions go to the first, and let them change places."""
+        # None stays after a failure, such as records that only a snapshot holds by now.
+        spare, self._spare = self._spare, None
+        if spare is None:
+            self._call(self._follow_up, urgent=True).result()
+            return
+        while spare.follow(self.database, _HOLD_S):
+            if spare.number > self._memory.number:
+                spare.core.foresee()
+                spare = self._call(partial(self._change_places, spare), urgent=True).result()
+        self._spare = spare
+
+    def _change_places(self, spare: Memory) -> Memory:
+        self._memory, spare = spare, self._memory
+        return spare
 
     def _cut_off(self, url: str) -> bool:
         """Return whether clients have long come here instead, as the leader's address cannot be reached.
@@ -414,9 +418,9 @@ class Replica:
         if self.term is None or self._compacting or self._memory.number < self._compacted + self._pace.snapshot_every:
             return
         self._compacted = self._memory.number
+        environment = os.environ | {"FLOWLEX_SCHEDULER_DATABASE": self.database.url}  # it may hold a password
         command = [sys.executable, "-m", "flowlex.systems.scheduler.snapshot_and_log"]
-        url = {"FLOWLEX_SCHEDULER_DATABASE": self.database.url}  # not in the arguments, as it may hold a password
-        self._compacting = subprocess.Popen(command, env=os.environ | url, stdout=subprocess.DEVNULL)
+        self._compacting = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
 
 
 def _short(error: Exception) -> str:

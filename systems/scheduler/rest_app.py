@@ -75,8 +75,7 @@ class Served:
         """Query the scheduler of this process; a slow answer is found on another thread, one at a time."""
 
         def ask(core: doc.Core) -> Any:
-            found = question(core)
-            return found if isinstance(found, doc.SlowAnswer) else to_json(found)
+            return found if isinstance(found := question(core), doc.SlowAnswer) else to_json(found)
 
         found = await self.wait(self.replica.ask(ask))
         if isinstance(found, doc.SlowAnswer) and self.slow.locked():
@@ -169,8 +168,9 @@ async def decisions(
     while not (found := service.replica.decisions(after)) and asyncio.get_running_loop().time() < until:
         await asyncio.sleep(0.025)
     if found and after + 1 < (first := found[0]["number"]):
-        said = f"decisions from {first} on are kept; read all placements, then ask after={first}"
-        raise refuse(409, "forgotten", said)
+        raise refuse(
+            409, "forgotten", f"decisions from {first} on are kept; read all placements, then ask after={first}"
+        )
     text = ",".join(doc.Decision.model_validate(each).model_dump_json(exclude_none=True) for each in found)
     return Response(f"[{text}]", media_type="application/json")
 

@@ -23,7 +23,7 @@ from flowlex.systems.scheduler.gpu_core import GpuCore
 
 _LOG = logging.getLogger(__name__)
 _MOST_KEYS, _MOST_DECISIONS = 10_000, 1000
-#: By kind of service; ``loader`` returns what makes a core from a saved state, or (None) from the beginning.
+#: By kind of service; ``continued`` makes a core from options and a saved state, or (None) the beginning.
 CORES: dict[str, type[ClusterCore | GpuCore]] = {"scheduler": ClusterCore, "gpu": GpuCore}
 
 
@@ -47,11 +47,12 @@ class Answer(NamedTuple):
 class Memory:
     """A core, and what clients may ask for again: answers by key, decisions.
 
-    ``number``: of its last record. ``began``: of the last one in the snapshot that it was read from.
+    ``number``: of its last record. ``began``: of the last one in the ``state`` that was read (None: the beginning).
     """
 
-    def __init__(self, core: Core, number: int, answers: Document) -> None:
-        self.core, self.number, self.began = core, number, number
+    def __init__(self, settings: Settings, number: int, state: bytes | None, answers: Document) -> None:
+        self.core: Core = CORES[settings.kind].continued(settings.options, state)
+        self.number = self.began = number
         self._held_at = time.monotonic()  # when no events waited last
         self.answered: OrderedDict[tuple[str, str], Answer] = OrderedDict(
             ((holder, key), Answer(*said)) for holder, key, *said in answers.get("keys", ())
@@ -61,10 +62,10 @@ class Memory:
     @classmethod
     def read(cls, database: SchedulerDatabase, settings: Settings) -> Memory:
         """Continue from the newest readable state in the database, and the records after it."""
-        errors, load = list[Exception](), CORES[settings.kind].loader(settings.options)
+        errors = list[Exception]()
         for number, state, answers in database.snapshots():
             try:
-                made = cls(load(None if state is None else zlib.decompress(state)), number, answers)
+                made = cls(settings, number, None if state is None else zlib.decompress(state), answers)
                 while made.follow(database):
                     pass
                 return made
@@ -97,14 +98,14 @@ class Memory:
             if len(self.answered) > _MOST_KEYS:
                 self.answered.popitem(last=False)
 
-    def store(self, database: SchedulerDatabase) -> None:
-        """Store a snapshot."""
+    def saved(self) -> tuple[int, bytes, Document]:
+        """Return number, state and answers."""
         keys = [[*key, *answer] for key, answer in self.answered.items()]
-        database.keep_snapshot(self.number, self.core.save(), {"keys": keys, "decisions": list(self.decisions)})
+        return self.number, self.core.save(), {"keys": keys, "decisions": list(self.decisions)}
 
 
 if __name__ == "__main__":
     os.nice(10)
     with contextlib.closing(SchedulerDatabase(os.environ["FLOWLEX_SCHEDULER_DATABASE"], create=False)) as opened:
         if (settings := opened.begun()) is not None:
-            Memory.read(opened, settings).store(opened)
+            opened.keep_snapshot(*Memory.read(opened, settings).saved())

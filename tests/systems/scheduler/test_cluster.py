@@ -111,7 +111,7 @@ def test_a_restart_is_as_if_nothing_had_happened(start):
     for _ in range(12):
         decision, count = live(api, rng, names, count)
     before = api.get("/v1/placements").json(), api.get("/v1/decisions", params={"after": decision["number"] - 3}).json()
-    api.replica._memory.store(api.replica.database)
+    api.replica.database.keep_snapshot(*api.replica._memory.saved())
     for _ in range(3):
         decision, count = live(api, rng, names, count)
     before = api.get("/v1/placements").json(), api.get("/v1/decisions", params={"after": decision["number"] - 3}).json()
@@ -239,7 +239,7 @@ def test_followers_have_the_state_of_the_leader_after_every_decision(start):
     for turn in range(25):
         decision, count = live(api, rng, names, count)
         if turn == 12:
-            api.replica._memory.store(api.replica.database)
+            api.replica.database.keep_snapshot(*api.replica._memory.saved())
             late = start(goals="borg", leads=False, lease_s=1e6)
         for each in filter(None, (follower, late)):
             wait_until(lambda each=each: each.replica._memory.number == api.replica._memory.number)
@@ -386,7 +386,7 @@ def test_a_request_that_comes_again_is_answered_as_before(start):
             answer = send(api, event, headers={"idempotency-key": key}, status=409 if refused else 200)
             assert answer["detail"]["taken"] == 0 if refused else answer == {"taken": 1}
     api.post("/v1/step")
-    api.replica._memory.store(api.replica.database)
+    api.replica.database.keep_snapshot(*api.replica._memory.saved())
     api.__exit__()
     again = start()
     assert send(again, job("j", "t"), headers={"idempotency-key": "b"}) == {"taken": 1}
@@ -473,10 +473,10 @@ def test_a_state_that_cannot_be_read_costs_nothing(start):
     api = start()
     send(api, machine("m0"), machine("m1"), job("j", "a", "b"))
     places = {task: at for task, at in api.post("/v1/step").json()["placed"]}
-    api.replica._memory.store(api.replica.database)
+    api.replica.database.keep_snapshot(*api.replica._memory.saved())
     send(api, job("k", "c"))
     api.post("/v1/step")
-    api.replica._memory.store(api.replica.database)
+    api.replica.database.keep_snapshot(*api.replica._memory.saved())
     api.store.database.change(
         sa.update(SNAPSHOT).where(SNAPSHOT.c.number == api.replica._memory.number).values(state=b"damaged")
     )
