@@ -111,7 +111,7 @@ def _scaled(vectors: list[Floats], factor: Fraction) -> list[Floats] | None:
     if factor == 1:
         return vectors
     largest = max((float(np.abs(v).max(initial=0.0)) for v in vectors), default=0.0)
-    return None if Fraction(largest) * factor > EXACT else [v * float(min(factor, EXACT)) for v in vectors]
+    return None if Fraction(largest) * factor > EXACT else [v * float(min(factor, Fraction(EXACT))) for v in vectors]
 
 
 def product(a: Floats, one: Unit, b: Floats, two: Unit) -> tuple[Floats, Unit]:
