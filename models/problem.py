@@ -36,7 +36,7 @@ from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, EngineName, OptionError, SolveOptions, Status
 from flowlex.models.exact_proofs import snapped
 from flowlex.models.problem_solution import ProblemSolution, ProblemSource, faults, stage_answers
-from flowlex.models.problem_solving import Solving
+from flowlex.models.problem_solving import SolvableStatement, Solving
 from flowlex.validation.proofs.checker import judge
 from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import Proof
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 KEPT = "_kept"
 
 
-class Problem(Statement):
+class Problem(SolvableStatement):
     """A problem stated with labels, in ordinary pandas data; see the page *State your own problem*.
 
     Parameters

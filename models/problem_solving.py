@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from flowlex.formulations.engines.highs import CoefficientError, out_of_range
 from flowlex.formulations.language import piecewise
 from flowlex.formulations.language.labels import StatementError
 from flowlex.formulations.language.program_conversion import flat_program
-from flowlex.formulations.language.statement import Objective
+from flowlex.formulations.language.statement import Objective, Statement
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
 from flowlex.formulations.lexicographic.objective_stages import solve_stages
 from flowlex.formulations.lexicographic.scaling import Scaling, lost_in_integers
@@ -42,9 +44,6 @@ from flowlex.validation.proofs.checker import Verdict, judge
 from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import Proof
 
-if TYPE_CHECKING:
-    from flowlex.models.problem import Problem
-
 _log = logging.getLogger("flowlex.problem")
 _log.addHandler(logging.NullHandler())  # silent until someone asks
 #: Rounds of cuts before branching.
@@ -55,11 +54,23 @@ _NAMED, _TERMS = 12, 8
 _CONFLICT_S = 10.0
 
 
+class SolvableStatement(Statement):
+    """A statement that can judge values, and be restricted to what an objective reached; see `flowlex.Problem`."""
+
+    @abstractmethod
+    def judged(self, x: Floats, engine: str, message: str) -> ProblemSolution:
+        """Values as an answer of which nothing is claimed but that it satisfies the problem."""
+
+    @abstractmethod
+    def keeping(self, k: int, reached: Floats | Fraction, given_away: float = 0) -> Self:
+        """The problem in which objective k is as good as a value and what that gave away, less its tolerance."""
+
+
 @dataclass(eq=False)
 class Solving:
     """One solve of a problem; fields as in `flowlex.Problem.solve_with`."""
 
-    problem: Problem
+    problem: SolvableStatement
     options: SolveOptions
     engine: str = "highs"
     certify: bool = True
@@ -166,7 +177,7 @@ class Solving:
             value = float(arrays.matrix[[row]].toarray()[0, column])
             raise CoefficientError(problem.row_names()[row], problem.names_of([column])[0], (row, column, value))
 
-    def _counted(self, equal: EqualLabels[Problem]) -> ProblemSolution | None:
+    def _counted(self, equal: EqualLabels[SolvableStatement]) -> ProblemSolution | None:
         """The answer of the problem whose equal labels are counted; None if it does not hold for this one."""
         problem, chosen, report, certify = self.problem, self.options, self.report, self.certify
         _log.info("%s: equal labels of %s are counted", problem.name, equal.level)
@@ -373,7 +384,7 @@ def _step(objective: Objective, integrality: Any) -> float:
 
 
 def _verdict_words(
-    problem: Problem, found: StagesOutcome, verdict: Verdict | None, stages: StageAnswers
+    problem: SolvableStatement, found: StagesOutcome, verdict: Verdict | None, stages: StageAnswers
 ) -> tuple[Status, str]:
     """Status and message of an outcome."""
     if not found.status.has_answer:
