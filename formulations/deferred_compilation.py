@@ -28,13 +28,19 @@ SMALL_CELLS, SMALL_STEPS = 2_000, 8_000_000
 IMPORT_AFTER_S, COMPILE_AFTER_S = 0.1, 15.0
 
 
-class _Work(threading.local):
-    """Whether the current input of a thread is small, and the processor seconds of all plain loops so far."""
+class _Work:
+    """The processor seconds that plain loops have taken so far, in all threads."""
 
-    small, seconds = False, 0.0
+    seconds = 0.0
 
 
-_here = _Work()
+class _Here(threading.local):
+    """Whether the current input of a thread is small."""
+
+    small = False
+
+
+_here = _Here()
 
 
 #: The globals that compiled and plain functions see instead of their module's.

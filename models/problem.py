@@ -31,15 +31,10 @@ from flowlex.formulations.language.expressions import Expression, Rule, constant
 from flowlex.formulations.language.labels import Index, StatementError, known, nearest
 from flowlex.formulations.language.program_conversion import flat_program, program_of
 from flowlex.formulations.language.statement import Objective, RowBlock, Statement, VariableBlock, _summed, whole_or_not
-from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
 from flowlex.formulations.program_arrays import Floats
-from flowlex.formulations.solver_outcome import EngineError, EngineName, OptionError, SolveOptions, Status
-from flowlex.models.exact_proofs import snapped
-from flowlex.models.problem_solution import ProblemSolution, ProblemSource, faults, stage_answers
+from flowlex.formulations.solver_outcome import EngineError, EngineName, OptionError, SolveOptions
+from flowlex.models.problem_solution import ProblemSolution
 from flowlex.models.problem_solving import SolvableStatement, Solving
-from flowlex.validation.proofs.checker import judge
-from flowlex.validation.proofs.own_statement import exact_program
-from flowlex.validation.proofs.proof import Proof
 
 if TYPE_CHECKING:
     import pulp
@@ -574,37 +569,6 @@ class Problem(SolvableStatement):
             A solved PuLP problem, the path of a ``.sol`` file, or values by variable and label.
         """
         return self.judged(self.read_values(values), "given", "Values from outside; no optimum is claimed.")
-
-    def judged(self, x: Floats, engine: str, message: str) -> ProblemSolution:
-        """Values as an answer of which nothing is claimed but that it satisfies the problem.
-
-        Parameters
-        ----------
-        x
-            (columns,) the values.
-        engine, message
-            What the answer says of where it comes from.
-        """
-        program = exact_program(self)
-        exact = snapped(program, x)
-        verdict = judge(program, exact, Proof(), "feasible")
-        found = StagesOutcome(Status.FEASIBLE, x)
-        stages = stage_answers(found, exact, program, verdict)
-        main = next(iter(stages.values()), None)
-        return ProblemSolution(
-            model="problem",
-            engine=engine,
-            source=ProblemSource(self),  # type: ignore[arg-type]
-            status=Status.FEASIBLE if verdict.certificate.ok else Status.ERROR,
-            objective=main.value if main is not None else 0,
-            stages=stages,
-            certificate=verdict.certificate,
-            message=message if verdict.certificate.ok else faults(verdict.certificate),
-            problem=self,
-            numbers=exact.floats,
-            exact=exact,
-            program=program,
-        )
 
     # ---- files
 

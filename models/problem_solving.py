@@ -55,11 +55,38 @@ _CONFLICT_S = 10.0
 
 
 class SolvableStatement(Statement):
-    """A statement that can judge values, and be restricted to what an objective reached; see `flowlex.Problem`."""
+    """A statement that judges values, and can be restricted to what an objective reached; see `flowlex.Problem`."""
 
-    @abstractmethod
     def judged(self, x: Floats, engine: str, message: str) -> ProblemSolution:
-        """Values as an answer of which nothing is claimed but that it satisfies the problem."""
+        """Values as an answer of which nothing is claimed but that it satisfies the problem.
+
+        Parameters
+        ----------
+        x
+            (columns,) the values.
+        engine, message
+            What the answer says of where it comes from.
+        """
+        program = exact_program(self)
+        exact = snapped(program, x)
+        verdict = judge(program, exact, Proof(), "feasible")
+        found = StagesOutcome(Status.FEASIBLE, x)
+        stages = stage_answers(found, exact, program, verdict)
+        main = next(iter(stages.values()), None)
+        return ProblemSolution(
+            model="problem",
+            engine=engine,
+            source=ProblemSource(self),  # type: ignore[arg-type]
+            status=Status.FEASIBLE if verdict.certificate.ok else Status.ERROR,
+            objective=main.value if main is not None else 0,
+            stages=stages,
+            certificate=verdict.certificate,
+            message=message if verdict.certificate.ok else faults(verdict.certificate),
+            problem=self,
+            numbers=exact.floats,
+            exact=exact,
+            program=program,
+        )
 
     @abstractmethod
     def keeping(self, k: int, reached: Floats | Fraction, given_away: float = 0) -> Self:

@@ -37,9 +37,10 @@ from flowlex.systems.telemetry.tokens_and_rights import digest
 
 _LOG = logging.getLogger(__name__)
 _MOST_WAITING, _MOST_TOGETHER = 1000, 200
-#: Seconds between looks at the database, between full garbage collections (0.3 s each at 10 000 machines), most that a
-#: follower keeps events until their decision (before it the network has no optimum), for which a client comes here.
-_POLL_S, _COLLECT_S, _HOLD_S, _ASKED_S = 0.1, 600.0, 1.0, 3.0
+#: Seconds between two looks at the database, between full garbage collections (each 0.3 s at 10 000 machines), and most
+#: that a follower waits with events for their decision: in between, the network has no optimum.
+_POLL_S, _COLLECT_S, _HOLD_S = 0.1, 600.0, 1.0
+_ASKED_S = 3.0  # a client whose last request for the leader is no older counts as coming here instead
 #: A call for the core thread, its answer, and whether a defect in it may leave the core in between.
 _Job = tuple[Callable[[], Any], Future[Any], bool]
 T = TypeVar("T")
@@ -140,8 +141,10 @@ class Replica:
         self._call(lambda: None, urgent=True)
         self._threads[0].join(15)
         if self.term is not None:
-            with contextlib.suppress(sa.exc.SQLAlchemyError):  # without an answer, the lease ends by silence
+            try:
                 self.database.release(self.term)
+            except sa.exc.SQLAlchemyError as error:  # it ends by silence then
+                _LOG.error("the lease is not given back: %s", type(error).__name__)
         if self._compacting is not None:
             self._compacting.kill()
             self._compacting.wait()
