@@ -110,7 +110,7 @@ class Blocks:
         The earliest runs are those with most late units, and else those with fewest units.
         """
         rough = self._chosen(~self.steady)
-        rows: list[tuple[int, int, int, int]] = []
+        rows: list[Integers] = []
         _, kind = np.unique(np.stack([rough.begin, rough.end], axis=1), axis=0, return_inverse=True)
         order = np.argsort(kind.ravel(), kind="stable")
         for members in np.split(order, np.flatnonzero(np.diff(kind.ravel()[order])) + 1) if len(order) else []:
@@ -125,13 +125,17 @@ class Blocks:
             some[inverse] = item
             patterns = decompose_runs(grid.sender[some], grid.receiver[some], total, end - begin)
             patterns.sort(key=lambda each: (-int(each[1][behind > 0].sum()), int(each[1].sum())))
-            edges = np.concatenate([[begin], begin + np.cumsum([count for count, _ in patterns])]).tolist()
-            for p in range(len(pair)):
-                rates = [int(rate[p]) for _, rate in patterns]
-                rows += share_runs(rough, members[inverse == p], list(zip(edges[:-1], edges[1:], rates, strict=True)))
+            edges = np.concatenate([[begin], begin + np.cumsum([count for count, _ in patterns])])
+            rates = np.array([rate for _, rate in patterns])
+            alone = np.bincount(inverse) == 1
+            which, run = np.nonzero(rates.T * alone[:, None])
+            slots = edges[run], edges[run + 1]
+            rows.append(np.stack([some[which], *slots, rates[run, which] * (slots[1] - slots[0])], axis=1))
+            for p in np.flatnonzero(~alone):
+                runs = list(zip(edges[:-1].tolist(), edges[1:].tolist(), rates[:, p].tolist(), strict=True))
+                rows.append(np.array(share_runs(rough, members[inverse == p], runs), np.int64).reshape(-1, 4))
         found = self._chosen(self.steady)._arrays()
-        more = np.array(rows, np.int64).reshape(-1, 4).T
-        return Blocks.of(*(np.concatenate(part) for part in zip(found, more, strict=True))) if rows else self
+        return Blocks.of(*map(np.concatenate, zip(found, np.concatenate(rows).T, strict=True))) if rows else self
 
 
 def share_runs(blocks: Blocks, members: Integers, runs: list[Run]) -> list[tuple[int, int, int, int]]:
