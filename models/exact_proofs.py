@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from flowlex.formulations.lexicographic import branch_and_bound_leaves as found
+from flowlex.formulations.lexicographic.scaling import ScaledOutcome
 from flowlex.formulations.program_arrays import Floats
 from flowlex.models.exact_vertices import Budget, exact_leaf, exact_ray, exact_values
+from flowlex.models.scaled_proofs import ScaledProofs
 from flowlex.validation.certificates import proof_time_budget
 from flowlex.validation.proofs.checker import Checker, OutOfTime, Verdict, judge
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Objective
@@ -97,6 +99,11 @@ def proven(
     """
     budget = Budget(time=time or proof_time_budget.Budget())
     claimed, whole = str(outcome.status), True
+    if isinstance(outcome, ScaledOutcome):
+        units, inner = ScaledProofs(program, outcome.scaling), outcome.inner
+        scaled, found_proof, verdict = proven(units.scaled(), inner, None if values is None else inner.values, time)
+        answer, proof = None if scaled is None else units.values(scaled), units.proof(found_proof)
+        return answer, proof, replace(judge(program, answer, proof, claimed, budget.time), late=verdict.late)
     try:
         proof = exact_proof(program, outcome, budget.time)
     except OutOfTime:  # a large tree: its root is proven
@@ -353,6 +360,9 @@ def exact_proof(
     program: ExactProgram, outcome: found.StagesOutcome, time: proof_time_budget.Budget | None = None
 ) -> Proof:
     """The proof of an outcome of stages; `OutOfTime` once the time has passed."""
+    if isinstance(outcome, ScaledOutcome):
+        units = ScaledProofs(program, outcome.scaling)
+        return units.proof(exact_proof(units.scaled(), outcome.inner, time))
     starts = np.cumsum([0, *(block.count for block in program.rows.values())]).tolist()
     every = [*(leaf for result in outcome.stages for leaf in result.leaves), *outcome.empty]
     used = {int(k) for leaf in every for k in np.flatnonzero(leaf.cuts)}
@@ -507,13 +517,7 @@ def _multipliers(
 
 
 def _measure(unit: Fraction, smallest: int = 0) -> Fraction:
-    """The unit in which multipliers are measured: that of the data; 1 if it is fine and the numbers are large.
-
-    Rows of large values are measured by a power of two near their smallest.
-    """
-    least = smallest * unit
-    if least > _LARGE:
-        return Fraction(2) ** int(math.log2(least))
+    """The unit in which multipliers are measured: that of the data; 1 if it is fine and the numbers are large."""
     if max(unit.numerator, unit.denominator) <= _DECIMAL:
         return unit
     return unit if unit.denominator % 5 == 0 and 0 < smallest <= _LARGE else Fraction(1)
@@ -563,6 +567,14 @@ def in_fractions(values: Floats) -> tuple[int, Any]:
     power = int(np.floor(np.log2(2.0**52 / top)))
     power = max(min(power, 40), 0)
     return 2**power, np.rint(values * 2.0**power).astype(np.int64)
+
+
+def answer_of(program: ExactProgram, outcome: found.StagesOutcome) -> Exact | None:
+    """The values of an outcome in exact numbers; None: it has none."""
+    if isinstance(outcome, ScaledOutcome) and outcome.inner.values is not None:
+        units = ScaledProofs(program, outcome.scaling)
+        return units.values(snapped(units.scaled(), outcome.inner.values))
+    return None if outcome.values is None else snapped(program, outcome.values)
 
 
 def snapped(program: ExactProgram, values: Floats) -> Exact:

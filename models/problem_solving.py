@@ -26,7 +26,7 @@ from flowlex.formulations.program_arrays import Floats, LinearProgramArrays
 from flowlex.formulations.program_files.named_program import INFINITE
 from flowlex.formulations.solver_outcome import Infeasibility, SolveOptions, Status
 from flowlex.models.equal_labels import EqualLabels, equal_labels
-from flowlex.models.exact_proofs import exact_proof, proven, snapped
+from flowlex.models.exact_proofs import answer_of, exact_proof, proven, snapped
 from flowlex.models.incumbents import Offers
 from flowlex.models.problem_solution import (
     ProblemSolution,
@@ -298,7 +298,7 @@ class Solving:
         program = exact_program(problem)
         proof, verdict, trouble = Proof(), None, ""
         budget = Budget.remaining(limit, self.clock)
-        exact = snapped(program, found.values) if answered and found.values is not None else None
+        exact = answer_of(program, found) if answered else None
         if self.certify:
             try:
                 if found.status.claims:

@@ -90,7 +90,7 @@ class StagesOutcome:
     #: Leaves that prove infeasibility.
     empty: tuple[Leaf, ...] = ()
     cuts: tuple[Cut, ...] = ()
-    #: Whether every stage is proven, or optimal by HiGHS's word.
+    #: Whether every stage is proven, or optimal by HiGHS's word, and no cost is too small for it.
     sure: bool = False
     #: A ray along which a stage improves without end, where the status is ``unbounded``.
     ray: Floats | None = None

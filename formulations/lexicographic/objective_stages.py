@@ -128,7 +128,7 @@ def _all_stages(
     """Minimise stage after stage."""
     arrays, watch = program.arrays, program.watch
     results: list[StageResult] = []
-    message = ""
+    message, overlooked = "", False
     for k, cost in enumerate(costs if len(costs) else [np.zeros(len(arrays.cost))]):
         step = steps[k] if len(costs) else _step(cost, arrays.integrality)
         if watch is not None:
@@ -150,6 +150,7 @@ def _all_stages(
             if watch is not None and watch.interrupted and status is not Status.INFEASIBLE:
                 text = "interrupted before any answer was found"
             return StagesOutcome(status, method=_method(program), message=text, empty=empty, cuts=tuple(program.cuts))
+        overlooked = overlooked or program.overlooks(cost, result.value)
         given = allowance(k, result.value)
         results.append(replace(result, values=program.best) if given else result)
         if watch is not None and program.best is not None and k + 1 < len(costs):
@@ -169,7 +170,7 @@ def _all_stages(
         message,
         processor_seconds() - started,
         cuts=tuple(program.cuts),
-        sure=all(result.proven or result.sure for result in results),
+        sure=not overlooked and all(result.proven or result.sure for result in results),
     )
 
 

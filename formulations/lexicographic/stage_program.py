@@ -583,6 +583,13 @@ class StageProgram:
         value = float(cost @ self.best)
         return value - raised(bound, step) <= close_to(value, 0)
 
+    def overlooks(self, cost: Floats, value: float) -> bool:
+        """Whether costs that count as zero within the solver's tolerance may change a value by more than its own."""
+        small = np.flatnonzero((np.abs(cost) <= _DUAL_FEASIBLE) & (cost != 0))
+        a = self.arrays
+        share = np.abs(cost[small]) * (a.column_upper[small] - a.column_lower[small])
+        return bool(share.sum() > close_to(value, self.options.gap))
+
     def whole_program(self, cost: Floats) -> tuple[Floats | None, bool]:
         """Solve the integer program with HiGHS from the best answer; return an answer and whether it is proven."""
         solver = self._whole_solver(replace(self.arrays, cost=cost, offset=0.0, maximize=False))

@@ -166,7 +166,7 @@ def test_hostile_coefficients_give_the_right_optimum(integer: bool, small: float
     [
         (1e-20, 1, 1, False, 100, "optimal"),
         (1e-13, 1, 1e-13, True, 1, "optimal"),  # 0 if the row is not scaled up
-        (1e16, 1e-4, 1e16, False, 1, "bounded"),
+        (1e16, 1e-4, 1e16, False, 1, "optimal"),
         (1e18, 1, 5e18, True, 5, "bounded"),
         (1e-300, 1e300, 1, False, None, "1e-300 of x is too small|1e+300 of y is too large"),
         (1, 1e20, 1, True, None, "1 of x is too small"),
