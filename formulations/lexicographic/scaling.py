@@ -30,7 +30,7 @@ _LEAST, _MOST = int(np.ceil(np.log2(SMALLEST))), int(np.log2(LARGEST)) - 1
 _ROUNDS = 4
 #: Coefficients, costs and bounds of continuous columns below these are lost in a solver's tolerances of 1e-7, unless
 #: all that they can make is below `_NOTHING`; rows of larger sides have more digits than it has.
-_TINY_COEFFICIENT, _TINY_COST, _TINY_BOUND, _LARGE_SIDE, _NOTHING = 2.0**-20, 2.0**-17, 2.0**-17, 2.0**33, 1e-10
+_TINY_COEFFICIENT, _TINY_COST, _TINY_BOUND, _LARGE_SIDE, _NOTHING = 2.0**-20, 2.0**-17, 2.0**-20, 2.0**33, 1e-10
 #: The same for coefficients as a share of the largest of their row.
 _TINY_SHARE = 2.0**-26
 #: Sides up to this share of the terms of their row are what rounding left of 0.
@@ -57,9 +57,10 @@ class Scaling:
         A stage whose values are multiples of a step is measured in about that step, unless the step is of usual size.
         """
         row, value = arrays.matrix.indices, np.abs(arrays.matrix.data)
-        most = np.zeros(len(arrays.row_lower))
+        most, least = np.zeros(len(arrays.row_lower)), np.full(len(arrays.row_lower), np.inf)
         np.maximum.at(most, row, value)
-        rows = _powers(np.where((most < _SMALL) | (most > _LARGE), most, 1.0))
+        np.minimum.at(least, row[value > 0], value[value > 0])
+        rows = _powers(np.where(most < _SMALL, most, np.where(least > _LARGE, least, 1.0)))
         largest = np.array([np.abs(cost).max(initial=0.0) for cost in costs])
         step = np.array(steps, np.float64)
         scale = np.where(largest < _SMALL, np.where(step > 0, step, largest), np.where(step > _LARGE, step, 1.0))
