@@ -17,6 +17,7 @@ from typing_extensions import TypeVar
 from flowlex.formulations.deferred_compilation import small_work
 from flowlex.formulations.engines import chosen_engine, solve, solve_options
 from flowlex.formulations.flow_network import FlowNetwork
+from flowlex.formulations.gc_pause import collector_paused
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
@@ -354,7 +355,8 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
     def _judged(self, run: RunT, solution: SolutionT, budget: Budget) -> Certificate | None:
         """The certificate of a solution; if its document cannot even be read, one that fails."""
         try:
-            return self._certify(run, solution, budget)
+            with collector_paused():
+                return self._certify(run, solution, budget)
         except SolutionError as error:
             return Certificate("feasible", True, (Check("can be judged", False, detail=str(error)[:300]),))
 

@@ -25,6 +25,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from flowlex.formulations.deferred_compilation import small_work
+from flowlex.formulations.gc_pause import collector_paused
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.extensions import entry_points, kinds
 from flowlex.instances.input_errors import InstanceError
@@ -204,6 +205,7 @@ def read_document(document: object) -> Document:
     return read
 
 
+@collector_paused()
 def verify(
     document: object,
     instance: Instance,

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import groupby
@@ -61,8 +61,8 @@ _AMPLIFIED = 10**5
 _TINY = 2.0**-10
 #: What a violation counts that is too small for a float.
 _LEAST = 5e-324
-#: What a leaf may have by which several objectives are judged together.
-_TOGETHER = {"own", "before", "shared", "complete"}
+#: Numbers that are remembered of shared multipliers.
+_REMEMBERED = 1 << 24
 #: The number of a step at the end of an objective's name.
 _STEP = re.compile(r"_[0-9]+$")
 #: Sides that values miss within a tolerance are moved by multiples of a share of their unit.
@@ -115,7 +115,6 @@ class _Base:
     unit: Fraction
     total: Fraction
     least: Fraction | None  # over the bounds; None: a bound is missing
-    completed: NDArray[np.bool_]  # columns of rows that were completed
     rows: Mapping[str, Exact]  # kept, so that no other takes their place
 
 
@@ -142,10 +141,14 @@ class Checker:
     budget: Budget = field(default_factory=Budget)
     #: Proven sides of derived rows, and how many objectives each of them takes as fixed.
     derived: list[tuple[Derived, Fraction]] = field(default_factory=list)
-    #: Of shared multipliers, and rows to complete: what they make of the columns.
-    bases: dict[tuple[int, tuple[str, ...]], _Base] = field(default_factory=dict)
+    #: Of shared multipliers, rows to complete and columns that branches have shut: what they make of the columns.
+    bases: dict[tuple[int, tuple[str, ...], tuple[int, ...]], _Base] = field(default_factory=dict)
+    #: Columns of rows that are completed, by the names of the rows.
+    touched: dict[tuple[str, ...], NDArray[np.bool_]] = field(default_factory=dict)
     #: The earlier objectives that were added up last: names, columns, values, constant, limit.
     joined: tuple[tuple[str, ...], Positions, Whole, int, Fraction] | None = None
+    #: How many earlier objectives were added up so, and the sum of their limits without constants.
+    limits: tuple[int, Fraction] = (0, Fraction(0))
     #: Whether some leaf counts earlier ones; if so the leaf that was judged last, and those of objectives that stay.
     joins: bool = False
     face: _Face | None = None
@@ -175,6 +178,8 @@ class Checker:
                 floats, size = self._float_slack(block, x.floats)
                 bad = np.flatnonzero(floats < 1e-12 * size)
                 off = np.maximum(-floats[bad] / size[bad], _LEAST)
+            elif slack.min(initial=0) >= 0:
+                continue
             else:
                 bad = np.flatnonzero(slack < 0)
                 size = self._float_slack(block, x.floats)[1] if len(bad) else np.zeros(0)
@@ -228,6 +233,9 @@ class Checker:
     def _inside(self, x: Exact) -> Check:
         p = self.program
         share, detail, holds = 0.0, "", True
+        whole = p.whole_bounds if x.unit == 1 and x.numbers.dtype != object else None
+        if whole is not None and ((x.numbers >= whole[0]) & (x.numbers <= whole[1])).all():
+            return Check("every variable is within its bounds", holds, share)
         for bounds, sign in ((p.lower, 1), (p.upper, -1)):
             unit = common_unit([bounds.at.unit, x.unit])
             side, mine = scaled(bounds.at.numbers, int(bounds.at.unit / unit)), scaled(x.numbers, int(x.unit / unit))
@@ -243,6 +251,8 @@ class Checker:
 
     def _integers(self, x: Exact) -> Check:
         p = self.program
+        if x.unit.denominator == 1:
+            return Check("integer variables are integers", True)
         bad, below = np.flatnonzero(p.integer), x.unit.denominator
         mine = x.numbers[bad] if below < SAFE else x.numbers[bad].astype(object)
         bad = bad[mine % below != 0]
@@ -319,11 +329,7 @@ class Checker:
             return Fraction(0)
         if cost.step:
             return cost.step * cost.unit
-        if cost.value.dtype != object:
-            divisor = int(np.gcd.reduce(np.abs(cost.value)))
-        else:
-            divisor = math.gcd(*(abs(v) for v in cost.value.tolist()))
-        return (divisor or 1) * cost.unit
+        return cost.divisor * cost.unit
 
     def leaf_bound(
         self,
@@ -345,7 +351,7 @@ class Checker:
         blocks, given = self._blocks(leaf.rows, signed=not leaf.with_earlier)
         total += given
         if leaf.before > 0 or any(e > 0 or name not in before for name, e in leaf.earlier.items()):
-            odd = [name for name, e in leaf.earlier.items() if e > 0 or name not in before] or list(before)
+            odd = [name for name, e in leaf.earlier.items() if e > 0 or name not in before] or [*before, "before"]
             raise ProofError(f"a multiplier of objective {odd[0]!r}, which comes later or has the wrong sign")
         earlier = [(e, *before[name]) for name, e in leaf.earlier.items()]
         earlier += [(leaf.before, objective, limit) for objective, limit in self._joined(before)] if leaf.before else []
@@ -383,32 +389,32 @@ class Checker:
         kept = list(before.values())
         if cutoff is not None and cost is not None:
             kept.append((cost, cutoff))
-        shut = [c for c, side in high.items() if side <= 0]
+        shut = tuple(c for c, side in high.items() if side <= 0)
         if not (leaf.shared or leaf.blocks):
             for name in leaf.complete:
                 reduced, more = self._completed(name, reduced, shut)
                 total += more * unit
-            columns = np.flatnonzero(reduced)
-            return self._least_within_bounds(columns, reduced[columns], unit, total, low, high, kept)
-        base = self._base(leaf.shared, leaf.complete)
-        both = common_unit([unit, base.unit])
-        times, base_times = int(unit / both), int(base.unit / both)
-        differs = reduced != 0
-        differs[[*low, *high]] = True
-        columns = np.flatnonzero(differs)
-        if (
-            base.least is not None and not leaf.blocks and not base.completed[columns].any()
-        ):  # only these columns differ from the base
-            mine = base.reduced[columns]
-            without = self._least_within_bounds(columns, mine, base.unit, base.total + base.least, {}, {}, (), -1)
-            reduced = _sum(scaled(reduced[columns], times), scaled(mine, base_times))
-            return (
-                None
-                if without is None
-                else self._least_within_bounds(columns, reduced, both, total + without, low, high, kept)
-            )
-        plain = self._base(leaf.shared, ())
-        reduced = _sum(scaled(reduced, times), scaled(plain.reduced, base_times))
+            return self._least_within_bounds(None, reduced, unit, total, low, high, kept)
+        columns = np.flatnonzero(reduced)
+        if not leaf.blocks and not self._touched(leaf.complete)[columns].any():
+            base = self._base(leaf.shared, leaf.complete, shut)
+            if base.least is not None:  # only these columns differ from the base
+                if low or high:
+                    differs = reduced != 0
+                    differs[[*low, *high]] = True
+                    columns = np.flatnonzero(differs)
+                both = common_unit([unit, base.unit])
+                mine, total = base.reduced[columns], total + base.total + base.least
+                without = self._least_within_bounds(columns, mine, base.unit, total, {}, {}, (), -1)
+                reduced = _sum(scaled(reduced[columns], int(unit / both)), scaled(mine, int(base.unit / both)))
+                return (
+                    None
+                    if without is None
+                    else self._least_within_bounds(columns, reduced, both, without, low, high, kept)
+                )
+        plain = self._base(leaf.shared, (), ())
+        both = common_unit([unit, plain.unit])
+        reduced = _sum(scaled(reduced, int(unit / both)), scaled(plain.reduced, int(plain.unit / both)))
         total += plain.total
         for name in leaf.complete:
             reduced, more = self._completed(name, reduced, shut)
@@ -418,7 +424,7 @@ class Checker:
             if least is None:
                 return None
             total += least
-        return self._least_within_bounds(np.arange(len(reduced)), reduced, both, total, low, high, kept)
+        return self._least_within_bounds(None, reduced, both, total, low, high, kept)
 
     def _joined(self, before: Mapping[str, tuple[Objective, Fraction]]) -> Iterable[tuple[Objective, Fraction]]:
         """Earlier objectives with limits, added up if they have one unit and sense."""
@@ -440,76 +446,110 @@ class Checker:
     def optimal_together(
         self, k: int, stages: Mapping[str, tuple[Leaf, ...]], x: Exact, before: Sequence[tuple[Objective, Fraction]]
     ) -> list[StageVerdict]:
-        """Verdicts of objectives from number ``k`` on that one leaf shows to be optimal, computed in one pass.
+        """Verdicts of objectives from number ``k`` on that the same leaves show to be optimal, in one pass.
 
-        Those are integer objectives of one unit without common columns, where the leaf takes -1 of each earlier one:
-        then the reduced costs of the next objective differ in its own columns alone. Empty: `bound` has to judge.
+        Those are integer objectives of one unit without common columns, where leaves take -1 of each earlier one: then
+        the reduced costs of the next objective differ in its own columns alone. Empty: `bound` has to judge.
         ``x``: an answer, without any tolerance.
         """
         p = self.program
-        leaves = stages.get(p.objectives[k].name, ())
-        end = k
+        leaves, end = stages.get(p.objectives[k].name, ()), k
         while end < len(p.objectives) and stages.get(p.objectives[end].name) is leaves:
             end += 1
-        units = {x.unit, p.lower.at.unit, p.upper.at.unit}
-        if end - k < 2 or len(leaves) != 1 or units != {1} or x.numbers.dtype == object:
+        # A leaf that later ones count among theirs is judged by itself.
+        if not leaves or (self.joins and end - k < 2) or x.unit != 1 or x.numbers.dtype == object:
+            return []
+        if p.whole_bounds is None or any(not _only_before(leaf) for leaf in leaves):
             return []
         if self.budget.spent:
             raise OutOfTime
-        leaf, every, unit = leaves[0], p.objectives[:end], p.objectives[k].unit
-        alike = {(o.unit, o.maximize, o.value.dtype == object) for o in every} == {(unit, every[0].maximize, False)}
-        column = np.concatenate([o.column for o in every])
-        if (
-            not alike
-            or any(o.within for o in every)
-            or leaf.own != 1
-            or leaf.before != -1
-            or any(getattr(leaf, each.name) for each in fields(leaf) if each.name not in _TOGETHER)
-            or _most_often(column) > 1
-            or not p.integer[column].all()
-        ):
+        column, value, start, step = p.alike
+        end = min(end, len(start))
+        if end <= k or not covers([leaf.branches for leaf in leaves]):
             return []
-        base = self._base(leaf.shared, leaf.complete)
-        if base.least is None or base.completed[column].any():
+        if end < len(start):
+            column, value, start, step = column[: start[end]], value[: start[end]], start[:end], step[:end]
+        if largest(value) * largest(x.numbers) * len(column) >= SAFE:
             return []
-        both = common_unit([unit, base.unit])
-        value = every[0].sign * np.concatenate([o.value for o in every])
-        without = scaled(base.reduced[column], int(base.unit / both))
-        with_it = _sum(scaled(value, int(unit / both)), without)
-        least = [self._least_of_each(column, reduced) for reduced in (with_it, without)]
-        if least[0] is None or least[1] is None or largest(value) * largest(x.numbers) * max(len(column), 1) >= SAFE:
+        mine = np.add.reduceat(value * x.numbers[column], start)
+        if (mine % step).any():
             return []
-        owner = np.repeat(np.arange(len(every)), [len(o.column) for o in every])
-        gains, values = np.zeros((2, len(every)), np.int64)
-        np.add.at(gains, owner, least[0] - least[1])
-        np.add.at(values, owner, value * x.numbers[column])
-        total = base.total + base.least
-        verdicts: list[StageVerdict] = []
-        kept = Fraction(0)
-        for j, objective in enumerate(every):
-            total += both * int(gains[j])
-            mine = int(values[j]) * unit
-            constant = objective.sign * objective.constant * unit
-            if j < k:
-                kept += before[j][1] - constant
+        unit, objectives = p.objectives[0].unit, p.objectives[:end]
+        count, kept = self.limits
+        more = before[count:]
+        kept = sum((limit - o.sign * o.constant * o.unit if o.constant else limit for o, limit in more), kept)
+        self.limits = len(before), kept
+        # Of objectives from k on: what an answer that is better would have at most, and the ones before.
+        better = mine[k:] - step[k:] + np.cumsum(np.append(0, mine[k:-1]))
+        shown = np.ones(end - k, bool)
+        for leaf in leaves:
+            if self.crossed(leaf.branches):
                 continue
-            if total - kept < mine and self.rounded(total - kept, objective) < mine:
-                break
-            kept += mine
-            verdicts.append(
-                StageVerdict(objective.name, *(objective.sign * (mine + constant),) * 2, True, limit=mine + constant)
+            low, high = self._branched(leaf.branches)
+            shut = tuple(c for c, side in high.items() if side <= 0)
+            base = self._base(leaf.shared, leaf.complete, shut)
+            mixed = np.isin(column, [*low, *high]).any() if leaf.branches else False
+            if (
+                base.least is None
+                or mixed
+                or self._touched(leaf.complete)[column].any()
+                or not p.integer[[*low, *high]].all()
+            ):
+                return []
+            branched = np.array([*{**low, **high}], np.int64)
+            total = base.total + base.least
+            if len(branched):
+                there = base.reduced[branched]
+                without = self._least_within_bounds(branched, there, base.unit, total, {}, {}, (), -1)
+                found = None if without is None else self._least_within_bounds(
+                    branched, there, base.unit, without, low, high, ()
+                )  # fmt: skip
+                if found is None:
+                    return []
+                total = found
+            both = common_unit([unit, base.unit])
+            bare = scaled(base.reduced[column], int(base.unit / both))
+            least = (
+                self._least_of_each(column, bare),
+                self._least_of_each(column, _sum(scaled(value, int(unit / both)), bare)),
             )
+            wanted = scaled(better, int(unit / both))
+            if least[0] is None or least[1] is None or wanted.dtype == object or largest(wanted) >= SAFE / 2:
+                return []
+            gains = np.cumsum(np.add.reduceat(least[1] - least[0], start))[k:]
+            top = math.ceil((total - kept) / both)
+            if abs(top) >= SAFE:
+                return []
+            shown &= top > wanted - gains
+        proven = end - k if shown.all() else int(np.argmin(shown))
+        sign, verdicts = objectives[0].sign, list[StageVerdict]()
+        for o, v in zip(objectives[k : k + proven], mine[k:].tolist(), strict=False):
+            limit = Fraction(v + sign * o.constant) * unit if unit != 1 else Fraction(v + sign * o.constant)
+            attained = limit if sign > 0 else -limit
+            verdicts.append(StageVerdict(o.name, attained, attained, True, limit=limit))
         return verdicts
+
+    @staticmethod
+    def _branched(branches: Sequence[Branch]) -> tuple[dict[int, int], dict[int, int]]:
+        """Lower and upper bounds of columns by branches."""
+        low: dict[int, int] = {}
+        high: dict[int, int] = {}
+        for branch in branches:
+            column = int(branch.column[0])
+            if branch.upper:
+                high[column] = min(high.get(column, branch.side), branch.side)
+            else:
+                low[column] = max(low.get(column, branch.side), branch.side)
+        return low, high
 
     def _least_of_each(self, at: Positions, reduced: Whole) -> Whole | None:
         """The least of each reduced cost times its column within the bounds; None: a bound is missing or too large."""
-        p = self.program
-        if (p.lower.missing[at] & (reduced > 0)).any() or (p.upper.missing[at] & (reduced < 0)).any():
+        bounds = self.program.whole_bounds
+        if bounds is None or reduced.dtype == object or 4 * largest(reduced) * bounds[2] * len(at) >= SAFE:
             return None
-        side = np.where(reduced > 0, p.lower.at.numbers[at], np.where(reduced < 0, p.upper.at.numbers[at], 0))
-        if object in (reduced.dtype, side.dtype) or 4 * largest(reduced) * largest(side) * len(at) >= SAFE:
-            return None
-        return reduced * side
+        negative = np.minimum(reduced, 0)
+        least: Whole = negative * bounds[1][at] + (reduced - negative) * bounds[0][at]
+        return least
 
     def _blocks(
         self, rows: Mapping[str, Exact], *, signed: bool = True
@@ -540,7 +580,7 @@ class Checker:
         """The bound of a leaf with those of earlier objectives added where reduced costs have the other sign there."""
         (reduced, unit, total), count = found, self.program.count
         for name in leaf.complete:
-            reduced, more = self._completed(name, reduced, [])
+            reduced, more = self._completed(name, reduced, ())
             total += more * unit
         sides = [(block, leaf.rows.get(name)) for name, block in self.program.rows.items() if block.relation != "=="]
         both = common_unit([unit, *(y.unit for _, y in sides if y is not None)])
@@ -564,7 +604,7 @@ class Checker:
                 total += times * face.total
         if (reduced[count:] < 0).any():
             raise ProofError("multipliers of inequalities have the wrong sign, and no earlier leaf sets them right")
-        bound = self._least_within_bounds(np.arange(count), reduced[:count], unit, total, {}, {}, kept)
+        bound = self._least_within_bounds(None, reduced[:count], unit, total, {}, {}, kept)
         self.face = _Face(reduced, unit, total, Fraction(leaf.own), bound)
         return bound
 
@@ -577,52 +617,58 @@ class Checker:
             new = np.sign(face.reduced).astype(np.int8)
             self.signs = new if self.signs is None else np.where(self.signs == 0, new, self.signs)
 
-    def _base(self, rows: Mapping[str, Exact], complete: tuple[str, ...]) -> _Base:
+    def _base(self, rows: Mapping[str, Exact], complete: tuple[str, ...], shut: tuple[int, ...]) -> _Base:
         """What multipliers that several leaves share take away from each column, and add; computed once."""
-        key = id(rows) if rows else 0, complete
+        key = id(rows) if rows else 0, complete, shut
         if key not in self.bases:
             blocks, total = self._blocks(rows)
             reduced, unit = self._reduced([], blocks)
-            touched = np.zeros(self.program.count, bool)
             for name in complete:
-                reduced, more = self._completed(name, reduced, [])
+                reduced, more = self._completed(name, reduced, shut)
                 total += more * unit
-                touched[self.program.rows[name].column] = True
-            least = self._least_within_bounds(np.arange(len(reduced)), reduced, unit, Fraction(0), {}, {}, ())
-            self.bases[key] = _Base(reduced, unit, total, least, touched, rows)
+            least = self._least_within_bounds(None, reduced, unit, Fraction(0), {}, {}, ())
+            if len(self.bases) * len(reduced) > _REMEMBERED:
+                self.bases.clear()
+            self.bases[key] = _Base(reduced, unit, total, least, rows)
         return self.bases[key]
 
-    def _completed(self, name: str, reduced: Whole, shut: list[int]) -> tuple[Whole, Fraction]:
+    def _touched(self, complete: tuple[str, ...]) -> NDArray[np.bool_]:
+        """Columns of rows that are completed."""
+        if complete not in self.touched:
+            self.touched[complete] = np.zeros(self.program.count, bool)
+            for name in complete:
+                if name in self.program.rows:
+                    self.touched[complete][self.program.rows[name].column] = True
+        return self.touched[complete]
+
+    def _completed(self, name: str, reduced: Whole, shut: Sequence[int]) -> tuple[Whole, Fraction]:
         """The reduced costs after the best multipliers of rows that share no column, and what these add.
 
         Columns with a negative coefficient are left to rows that are completed later; those that branches have shut do
         not count.
         """
         block = self.program.rows.get(name)
-        if (
-            block is None
-            or not block.once
-            or (block.value[block.value > 0] != block.value.max(initial=0)).any()
-            or (block.value % max(int(block.value.max(initial=0)), 1)).any()
-        ):
+        known = None if block is None else block.completion
+        if block is None or known is None:
             raise ProofError(f"multipliers of rows {name!r} cannot be completed")
-        own = block.value > 0
-        if not own.any() or not reduced[block.column].any():
+        times, columns, rows, filled, unit = known
+        if not len(columns) or not reduced[block.column].any():
             return reduced, Fraction(0)
-        times = block.value // block.value.max()  # 1 where they are positive
         if (1 + largest(times)) * largest(reduced) >= SAFE:
             reduced = reduced.astype(object)  # a difference could leave 64 bits
-        own &= ~np.isin(block.column, shut)
+        if shut:
+            left = ~np.isin(columns, shut)
+            columns, rows = columns[left], rows[left]
+            filled = np.zeros(block.count, bool)
+            filled[rows] = True
         least = np.full(block.count, int(reduced.max()), reduced.dtype)
-        np.minimum.at(least, block.row[own], reduced[block.column[own]])
-        filled = np.zeros(block.count, bool)
-        filled[block.row[own]] = True
+        np.minimum.at(least, rows, reduced[columns])
         least[~filled] = 0
         if block.relation != "==":
             least = np.minimum(least, 0) if block.relation == "<=" else np.maximum(least, 0)
         reduced = reduced.copy()
         reduced[block.column] -= times * least[block.row]
-        return reduced, Fraction(dot(least, block.rhs), int(block.value.max()))
+        return reduced, Fraction(dot(least, block.rhs), unit)
 
     def crossed(self, branches: Sequence[Branch]) -> bool:
         """Whether the branches leave no value for a column."""
@@ -652,20 +698,24 @@ class Checker:
     ) -> tuple[Whole, Fraction]:
         """Cost minus what the multipliers of rows take away, of every column, as integers times a unit."""
         parts = [part for part in parts if part[0] and part[2].any()]
-        blocks = [each for each in blocks if each[2].any() and each[1].value.any()]
+        blocks = [each for each in blocks if each[1].size and each[2].any()]
         unit = common_unit([abs(f) for f, _, _ in parts] + [f for f, _, _ in blocks])
         if unit.denominator.bit_length() > 4 * MOST_BITS:
             raise ProofError("the multipliers have a common denominator of too many digits")
-        size = sum(to_float(abs(f / unit)) * largest(v) * _most_often(c) for f, c, v in parts)
-        size += sum(to_float(f / unit) * largest(y) * max(block.size, 1.0) for f, block, y in blocks)
+        often = [_most_often(c) for _, c, _ in parts]
+        times = [_multiple(f, unit) for f, *_ in (*parts, *blocks)]
+        size = sum(to_float(abs(t)) * largest(v) * n for t, (_, _, v), n in zip(times, parts, often, strict=False))
+        more = zip(times[len(parts) :], blocks, strict=True)
+        size += sum(to_float(t) * largest(y) * max(block.size, 1.0) for t, (_, block, y) in more)
         kind: Any = np.int64 if size < SAFE else object
         reduced = np.zeros(self.program.count, kind)
-        for factor, columns, values in parts:
-            np.add.at(reduced, columns, scaled(values.astype(kind), int(factor / unit)))
-        for factor, block, y in blocks:
-            times = int(factor / unit)
-            used = y[block.row]
-            taken = block.value.astype(kind, copy=False) * (used.astype(kind, copy=False) * times)
+        for factor, (_, columns, values), most in zip(times, parts, often, strict=False):
+            if most == 1:
+                reduced[columns] += scaled(values.astype(kind, copy=False), factor)
+            else:
+                np.add.at(reduced, columns, scaled(values.astype(kind, copy=False), factor))
+        for factor, (_, block, y) in zip(times[len(parts) :], blocks, strict=True):
+            taken = block.value.astype(kind, copy=False) * scaled(y.astype(kind, copy=False), factor)[block.row]
             if block.once:
                 reduced[block.column] -= taken
             else:
@@ -674,7 +724,7 @@ class Checker:
 
     def _least_within_bounds(
         self,
-        at: Positions,
+        at: Positions | None,
         reduced: Whole,
         unit: Fraction,
         total: Fraction,
@@ -685,9 +735,25 @@ class Checker:
     ) -> Fraction | None:
         """``total`` plus (``sign``) the least of reduced costs of columns within the bounds; None: one is missing.
 
-        Missing bounds follow from rows, and from the objectives that are ``kept`` at most at their values.
+        ``at``: sorted columns; None: all. Missing bounds follow from rows, and from the objectives that are ``kept`` at
+        most at their values.
         """
         p = self.program
+        whole = p.whole_bounds
+        if whole is not None and reduced.dtype != object and largest(reduced) * whole[2] * len(reduced) < SAFE:
+            lower, upper = whole[:2] if at is None else (whole[0][at], whole[1][at])
+            negative = np.minimum(reduced, 0)
+            least: Fraction | int = int(negative @ upper) + int((reduced - negative) @ lower)
+            for branched, bound, side in ((low, lower, 1), (high, upper, -1)):
+                for c, limit in branched.items():
+                    k = c if at is None else int(np.searchsorted(at, c))
+                    if at is not None and (k == len(at) or at[k] != c):
+                        continue
+                    r, here = int(reduced[k]), int(bound[k])
+                    if r * side > 0 and (limit - here) * side > 0:
+                        least += r * (limit - here)
+            return total + sign * least * unit
+        at = np.arange(len(reduced)) if at is None else at
         for side in (0, 1):
             chosen = np.flatnonzero(reduced > 0 if side == 0 else reduced < 0)
             bounds, branched, pick = ((p.lower, low, max), (p.upper, high, min))[side]
@@ -756,6 +822,17 @@ class Checker:
             if before == int(np.isinf(low).sum() + np.isinf(high).sum()):
                 break
         return low, high
+
+
+def _only_before(leaf: Leaf) -> bool:
+    """Whether a leaf has shared and completed multipliers, -1 of each earlier objective, bounds of columns, no more."""
+    more = leaf.rows or leaf.earlier or leaf.derived or leaf.blocks or leaf.with_earlier
+    return leaf.own == 1 and leaf.before == -1 and not more and all(branch.alone for branch in leaf.branches)
+
+
+def _multiple(value: Fraction, unit: Fraction) -> int:
+    """How often a unit goes into a multiple of it."""
+    return value.numerator * unit.denominator // (value.denominator * unit.numerator)
 
 
 def _most_often(columns: Positions) -> int:
@@ -876,6 +953,7 @@ def judge(
     before: list[tuple[Objective, Fraction]] = []
     kept: dict[str, tuple[Objective, Fraction]] = {}
     done, reason = 0, ""
+    tolerance = max(_CLOSE, Fraction(program.tolerance)) if program.tolerance else Fraction(0)
     for k, objective in enumerate(program.objectives):
         if k < len(stages):
             continue
@@ -887,12 +965,14 @@ def judge(
             if several:
                 stages += several
                 before += [(o, stage.limit) for o, stage in zip(program.objectives[k:], several, strict=False)]
-                kept = {o.name: (o, limit) for o, limit in before}
+                kept |= {o.name: (o, limit) for o, limit in before[k:]}
+                if len(several) == 1:
+                    checker.keep(objective, several[0].limit)
                 continue
         value = checker.value(objective, values)
         bound: Fraction | None = None
         mine = objective.sign * value
-        close = max(_CLOSE, Fraction(program.tolerance)) * (1 + abs(mine)) if program.tolerance else Fraction(0)
+        close = tolerance * (1 + abs(mine)) if tolerance else Fraction(0)
         attained, sharp = mine, feasible
         if not reason:
             try:
@@ -910,6 +990,14 @@ def judge(
                 reason, late = str(error), late or isinstance(error, OutOfTime)
             except (ArithmeticError, MemoryError) as error:
                 reason = f"the proof cannot be computed: {error}"
+        if clean and sharp and bound == mine == attained and not (reason or objective.within):  # exact, as it should be
+            stages.append(StageVerdict(objective.name, value, value, True, limit=mine))
+            before.append((objective, mine))
+            kept[objective.name] = objective, mine
+            checker.keep(objective, mine)
+            if checker.joins and len(proof.stages.get(objective.name, ())) == 1:
+                checker.keep_face(objective, mine)
+            continue
         if bound is not None and bound > min(mine, attained) + close:
             # No answer can be better than a proven bound: only values within tolerances come here.
             short = to_float(bound - min(mine, attained))
@@ -946,8 +1034,8 @@ def judge(
     claim: Claim = (
         "optimal" if all(s.proven for s in stages) else "bounded" if first and first.bound is not None else "feasible"
     )
-    tolerance = 0.0 if exact else max(float(_CLOSE), program.tolerance, loosest)
-    return Verdict(claim, Certificate(claim, exact, tuple(checks), tolerance), tuple(stages), late)
+    accepted = 0.0 if exact else max(float(_CLOSE), program.tolerance, loosest)
+    return Verdict(claim, Certificate(claim, exact, tuple(checks), accepted), tuple(stages), late)
 
 
 def loosened(program: ExactProgram, x: Exact) -> tuple[ExactProgram, bool]:

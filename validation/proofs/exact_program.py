@@ -100,7 +100,7 @@ def largest(values: Whole) -> float:
     if values.dtype == object:
         listed = values.tolist()
         return to_float(max(max(listed), -min(listed)))
-    return float(max(int(values.max()), -int(values.min())))
+    return float(max(int(np.maximum.reduce(values)), -int(np.minimum.reduce(values))))
 
 
 def smallest(values: Whole) -> int:
@@ -132,9 +132,9 @@ def labelled(name: str, label: str) -> str:
 
 def common_unit(units: Iterable[Fraction]) -> Fraction:
     """The largest unit of which all are integer multiples; 1 if there is none but zeros."""
-    distinct = set(units)
-    above = math.gcd(*(unit.numerator for unit in distinct))
-    below = math.lcm(*(unit.denominator for unit in distinct))
+    listed = [*units]
+    above = math.gcd(*[unit.numerator for unit in listed])
+    below = math.lcm(*[unit.denominator for unit in listed])
     return Fraction(above, below) if above else Fraction(1)
 
 
@@ -172,6 +172,11 @@ class ColumnBlock:
     def written(self) -> list[str]:
         """Labels as text."""
         return self.texts()
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Column of each label."""
+        return {text: self.start + k for k, text in enumerate(self.written)}
 
     @cached_property
     def labels(self) -> Sequence[Labels]:
@@ -213,6 +218,22 @@ class RowBlock:
         return int(np.bincount(self.column).max()) <= 1
 
     @cached_property
+    def completion(self) -> tuple[Whole, Positions, Positions, NDArray[np.bool_], int] | None:
+        """How multipliers of all rows follow from reduced costs; None: they do not.
+
+        Of each term its multiple of the positive coefficient; columns and rows of the terms that have that coefficient;
+        rows that have such a term; and the coefficient.
+        """
+        value = self.value
+        unit = int(value.max(initial=0))
+        own = value > 0
+        if not self.once or (value[own] != unit).any() or (value % max(unit, 1)).any():
+            return None
+        filled = np.zeros(self.count, bool)
+        filled[self.row[own]] = True
+        return value // max(unit, 1), self.column[own], self.row[own], filled, unit
+
+    @cached_property
     def smallest(self) -> int:
         """Smallest absolute coefficient; 0 without any."""
         return smallest(self.value)
@@ -249,6 +270,13 @@ class Objective:
     def smallest(self) -> int:
         """Smallest absolute coefficient; 0 without any."""
         return smallest(self.value)
+
+    @cached_property
+    def divisor(self) -> int:
+        """Largest common divisor of its coefficients; 1 if all are 0."""
+        if self.value.dtype == object:
+            return math.gcd(*(abs(v) for v in self.value.tolist())) or 1
+        return int(np.gcd.reduce(self.value)) or 1
 
     @property
     def sign(self) -> int:
@@ -288,15 +316,50 @@ class ExactProgram:
     #: By name, blocks of identical copies (see `flowlex.validation.proofs.blocks`); those of a name share no column.
     blocks: dict[str, Sequence[Block]] = field(default_factory=dict)
 
+    @cached_property
+    def whole_bounds(self) -> tuple[Whole, Whole, float] | None:
+        """Bounds of all columns as integers of 64 bits, and the largest; None: one is missing or no such integer."""
+        sides = self.lower.at, self.upper.at
+        if self.lower.missing.any() or self.upper.missing.any() or any(side.unit.denominator > 1 for side in sides):
+            return None
+        low, high = (scaled(side.numbers, side.unit.numerator) for side in sides)
+        return None if object in (low.dtype, high.dtype) else (low, high, max(largest(low), largest(high)))
+
+    @cached_property
+    def alike(self) -> tuple[Positions, Whole, Positions, Whole]:
+        """Of the first objectives that have integer columns of their own, one unit and one sense, no reserve.
+
+        Columns; coefficients, as a minimisation; where each objective begins; steps of their values.
+        """
+        these: list[Objective] = []
+        for each in self.objectives:
+            first = these[0] if these else each
+            same = each.maximize == first.maximize and (each.unit is first.unit or each.unit == first.unit)
+            if not same or each.within or each.value.dtype == object or not len(each.column):
+                break
+            these.append(each)
+        sizes = [len(each.column) for each in these]
+        column = np.concatenate([np.zeros(0, np.int64), *(each.column for each in these)])
+        value = np.concatenate([np.zeros(0, np.int64), *(each.value for each in these)])
+        other = (np.bincount(column, minlength=self.count)[column] > 1) | ~self.integer[column] | (value == 0)
+        if other.any():
+            many = int(np.searchsorted(np.cumsum(sizes), int(np.argmax(other)), side="right"))
+            these, sizes = these[:many], sizes[:many]
+            column, value = column[: sum(sizes)], value[: sum(sizes)]
+        start = np.cumsum([0, *sizes])[: len(sizes)]
+        step = np.gcd.reduceat(np.abs(value), start) if len(start) else start
+        stated = np.array([each.step for each in these], np.int64)
+        return column, value * (these[0].sign if these else 1), start, np.where(stated, stated, step)
+
     @property
     def count(self) -> int:
         """Number of columns."""
         return len(self.integer)
 
     @cached_property
-    def places(self) -> dict[str, dict[str, int]]:
-        """Column of each label, by name of the columns."""
-        return {b.name: {t: b.start + k for k, t in enumerate(b.written)} for b in self.columns}
+    def column_blocks(self) -> dict[str, ColumnBlock]:
+        """Columns by name."""
+        return {block.name: block for block in self.columns}
 
     def column_text(self, column: int) -> tuple[str, str]:
         """Name and label of a column."""

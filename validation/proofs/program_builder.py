@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.block_labels import label_text, label_texts
 from flowlex.validation.proofs.exact_program import (
+    SAFE,
     Bounds,
     ColumnBlock,
     Exact,
@@ -31,6 +32,8 @@ Terms: TypeAlias = dict[int, Number]
 Values: TypeAlias = Number | Sequence[Number] | NDArray[Any] | Exact
 #: The rows that labels stand for, and which label each of them has (see `RowBlock.runs`).
 Runs: TypeAlias = Callable[[Sequence[str]], tuple[Positions, Positions]]
+
+_ONE = Fraction(1)
 
 
 @dataclass
@@ -142,6 +145,14 @@ class ProgramBuilder:
             Objective(name, column, value.numbers, int(added.numbers[0]), value.unit, maximize, **more)
         )
 
+    def counts(self, names: Sequence[str], columns: Sequence[Positions]) -> None:
+        """Add objectives that maximise the sums of these columns, after those added before."""
+        ones = np.ones(max(map(len, columns), default=0), np.int64)
+        self.objectives += [
+            Objective(name, each, ones[: len(each)], 0, _ONE, maximize=True)
+            for name, each in zip(names, columns, strict=True)
+        ]
+
     def program(self, tolerance: float = 1e-7) -> ExactProgram:
         """The problem."""
         rows = {
@@ -165,6 +176,8 @@ def _exact(values: Values, count: int) -> Exact:
     """Numbers of a block. Raises `ValueError`: one of them is not finite, such as that of a field without a value."""
     if isinstance(values, Exact):
         return values
+    if type(values) is int and -SAFE < values < SAFE:
+        return Exact(np.full(count, values, np.int64))
     if isinstance(values, (int, Fraction, np.integer)):
         one = Exact.of([values])
         return Exact(np.full(count, one.numbers[0], one.numbers.dtype), one.unit)
@@ -190,9 +203,9 @@ def _joined(parts: Sequence[NDArray[Any]], kind: Any = np.int64) -> NDArray[Any]
 
 
 def _same_unit(*parts: Exact) -> list[Exact]:
-    if len({part.unit for part in parts if len(part.numbers)}) < 2:
-        unit = next((part.unit for part in parts if len(part.numbers)), Fraction(1))
-        return [Exact(part.numbers, unit) for part in parts]
+    first = next((part.unit for part in parts if len(part.numbers)), _ONE)
+    if all(part.unit is first or part.unit == first or not len(part.numbers) for part in parts):
+        return [part if part.unit is first else Exact(part.numbers, first) for part in parts]
     unit = common_unit(part.unit for part in parts)
     return [Exact(scaled(part.numbers, int(part.unit / unit)), unit) for part in parts]
 

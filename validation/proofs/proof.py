@@ -268,9 +268,10 @@ def exact_answer(answer: Any, program: ExactProgram) -> Exact:
     if not isinstance(answer, dict):
         raise ProofError("the answer is no object")
     for variable, values in answer.items():
-        places = program.places.get(variable)
-        if places is None or not isinstance(values, dict):
+        block = program.column_blocks.get(variable)
+        if block is None or not isinstance(values, dict):
             raise ProofError(f"values of {variable!r}, which does not exist"[:120])
+        places = block.places
         for label, value in values.items():
             if label not in places:
                 raise ProofError(f"a value of {variable}[{label}], which does not exist"[:120])
@@ -401,7 +402,8 @@ def _terms_in(document: Any, program: ExactProgram) -> tuple[Positions, Whole]:
 def _term_in(term: Any, program: ExactProgram) -> tuple[int, Fraction]:
     if not isinstance(term, list) or len(term) != 3 or not isinstance(term[0], str) or not isinstance(term[1], str):
         raise ProofError(f"expected [variable, label, number], got {_shown(term)}")
-    places = program.places.get(term[0], {})
+    block = program.column_blocks.get(term[0])
+    places = {} if block is None else block.places
     if term[1] not in places:
         raise ProofError(f"no variable {term[0]}[{term[1]}] exists"[:120])
     return places[term[1]], rational(term[2])

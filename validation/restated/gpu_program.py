@@ -319,7 +319,8 @@ class _Program:
 
     def build(self) -> ExactProgram:
         of, view, x, to, job = self.of, self.view, self.x, self.to, self.job
-        some, of_task = np.unique(self.task, return_inverse=True)
+        new = np.append(True, self.task[1:] != self.task[:-1])[: len(self.task)]  # pairs are sorted by task
+        some, of_task = self.task[new], np.cumsum(new) - 1
         to.rows("task", "<=", texts_at((view.task_names, some)), 1, (of_task, x, 1))
         to.rows("gpu_out", "<=", view.gpu_names, 1, (self.gpu, x, 1))
         held = np.flatnonzero(of.held[self.task])
@@ -399,13 +400,16 @@ class _Program:
         most = np.minimum(np.bincount(view.task_job, minlength=len(view.job_names)), len(view.gpu_names))
         of_job = np.repeat(np.arange(len(most)), most)
         step = np.concatenate([np.arange(1, n + 1) for n in most.tolist()])
-        pairs = list(zip(of_job.tolist(), step.tolist(), strict=True))
-        start = to.columns("share_step", lambda: [{"job": view.job_names[j], "step": k} for j, k in pairs], len(step))
+
+        def labels() -> list[dict[str, Any]]:
+            return [{"job": view.job_names[j], "step": k} for j, k in zip(of_job.tolist(), step.tolist(), strict=True)]
+
+        start = to.columns("share_step", labels, len(step))
         y = start + np.arange(len(step))
         to.rows("share", "==", view.job_names, 0, (self.job, self.x, 1), (of_job, y, -1))
-        by_step = np.argsort(step, kind="stable")
-        for k, columns in enumerate(np.split(y[by_step], np.cumsum(np.bincount(step)[1:])[:-1]), 1):
-            to.objective(f"share_{k}", (columns, 1), maximize=True)
+        by_step, end = y[np.argsort(step, kind="stable")], np.cumsum(np.bincount(step)).tolist()
+        names = [f"share_{k}" for k in range(1, len(end))]
+        to.counts(names, [by_step[end[k - 1] : end[k]] for k in range(1, len(end))])
 
     def _limits(self) -> None:
         """With waiting at a price: at most the fair share, and of each group as many odd tasks as fractions sum to."""

@@ -14,11 +14,13 @@ import pytest
 
 import flowlex as fx
 from flowlex.testing import random_problem
-from flowlex.validation.proofs.checker import Verdict, judge
+from flowlex.validation.proofs.checker import Checker, Verdict, judge
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
 from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofError, from_document, to_document
 from flowlex.validation.proofs.solution_file import exact_answer
+from flowlex.validation.restated.gpu_answer import _values
+from flowlex.validation.restated.gpu_program import GpuRound
 from tests.models.problem.exact_optimum import exact_optima, limit
 from tests.seeds import seeds
 from tests.validation.proofs.forging import forged, names_of
@@ -171,6 +173,37 @@ def test_no_forged_proof_proves_anything_false(seed: int) -> None:
         leaves = [honest.stages.get(name, ()) for name in rng.permutation(names)]
         exchanged = Proof(dict(zip(names, leaves, strict=True)), honest.derived, honest.empty, points=honest.points)
         true(problem, judge(program, values, exchanged), status, optima)
+
+
+@pytest.mark.parametrize("seed", seeds(6, 40))
+def test_what_many_objectives_show_together_each_shows_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    instance = fx.generate("gpu-random", seed=seed)
+    document = fx.model_for(instance, policy=("FSP", "FS")[seed % 2]).solve("network").to_dict()
+    round_ = GpuRound.of(instance, document["options"])
+    pairs, places = round_.all_pairs(), document["answer"]["placements"]
+    program = round_.program(*pairs)
+    at = np.array([round_.view.gpu_names.index(places[t]) if t in places else -1 for t in round_.view.task_names])
+    values = _values(program, round_, pairs, at)
+    names, together = names_of(program), 0
+    for k in range(60):
+        file = json.loads(json.dumps(document))
+        try:
+            if k:
+                forged(file, rng, names)
+            read = from_document(file["proof"], program)
+        except (ProofError, ValueError, OverflowError):
+            continue
+        if file["proof"].get("derived") != document["proof"].get("derived"):
+            continue  # derived rows are read where an objective is judged alone
+        quick = judge(program, values, read).stages
+        with monkeypatch.context() as patched:
+            patched.setattr(Checker, "optimal_together", lambda *_: [])
+            slow = judge(program, values, read).stages
+        assert all(s.proven for q, s in zip(quick, slow, strict=True) if q.proven)
+        assert k or quick == slow
+        together += sum(q.proven for q in quick)
+    assert together > len(program.objectives)
 
 
 def test_forging_can_fail() -> None:
