@@ -14,6 +14,7 @@ loses, to the task that the search has branched on. Where only few tasks may sto
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -104,7 +105,7 @@ class _RoundProof:
         self.most = np.minimum(np.bincount(view.task_job, minlength=jobs), len(view.gpu_names))
         self.counts = np.bincount(view.task_job[self.best.gpu >= 0], minlength=jobs)
         self.steps = int(self.most.max(initial=0)) if self.policy.fair and not self.priced else 0
-        self.reached = [int(np.count_nonzero(self.counts >= k)) for k in range(self.steps + 1)]
+        self.reached = _reached(self.counts, self.steps)
         self.stoppable = plan.stoppable
         self.moves_out = self.policy.preemptive and bool(self.held.any())
         names = [f"share_{k}" for k in range(1, self.steps + 1)] + ([] if self.priced else ["running"]) + ["transfer"]
@@ -117,9 +118,8 @@ class _RoundProof:
         if leaf is None:
             return self._add_empty(path)
         part = _LeafProof(self, leaf, path)
-        counts = part.counts
-        better = [int(np.count_nonzero(counts >= k)) for k in range(self.steps + 1)]
-        worse = next((k for k in range(1, self.steps + 1) if better[k] < self.reached[k]), None)
+        better = zip(_reached(part.counts, self.steps), self.reached, strict=True)
+        worse = next((k for k, (mine, best) in enumerate(better) if mine < best), None)
         for k in range(1, self.steps + 1):
             if worse is not None and k > worse:
                 break
@@ -241,6 +241,12 @@ class _RoundProof:
         return self.derived[task][1]
 
 
+def _reached(counts: Integers, steps: int) -> list[int]:
+    """For 0, 1, ..., ``steps`` how many jobs run so many tasks."""
+    fewer = np.searchsorted(np.sort(counts), np.arange(steps + 1))
+    return (len(counts) - fewer).tolist()  # type: ignore[no-any-return]
+
+
 def _by_label(values: NDArray[Any], labels: tuple[str, ...]) -> Document:
     """Values by label, with a default if most are equal."""
     listed = values.tolist()
@@ -265,7 +271,9 @@ class _LeafProof:
         self.proof, self.leaf, self.path, self.view = proof, leaf, path, proof.view
         self.counts = np.bincount(self.view.task_job[leaf.gpu >= 0], minlength=len(self.view.job_names))
         self._cuts: dict[bytes, _Cut] = {}
-        self._fair: dict[bytes, Document] = {}
+        self._fair: dict[int, Document] = {}
+        #: Tasks that jobs run which have more.
+        self._reached = sorted(self.counts[self.counts < proof.most].tolist())
 
     def cut(self, jobs: Mask) -> _Cut:
         """The least cut with these jobs."""
@@ -327,14 +335,12 @@ class _LeafProof:
 
     def fair(self, k: int) -> Document:
         """No answer gives more jobs k tasks."""
-        short = self._short(k)
-        if short.tobytes() not in self._fair:
-            price, share = self._by_cut(short)
-            self._fair[short.tobytes()] = {
-                **self._document(price, share, np.zeros(len(self.proof.held), np.int64)),
-                "earlier": -1,
-            }
-        return self._fair[short.tobytes()]
+        jobs = bisect_left(self._reached, k)  # so many are short
+        if jobs not in self._fair:
+            price, share = self._by_cut(self._short(k))
+            nothing = np.zeros(len(self.proof.held), np.int64)
+            self._fair[jobs] = {**self._document(price, share, nothing), "earlier": -1}
+        return self._fair[jobs]
 
     def less_fair(self, k: int) -> Document:
         """No answer of the leaf gives as many jobs k tasks."""
@@ -379,12 +385,13 @@ class _LeafProof:
                 rest.append(-q)
             more = {"odd": (np.array(rest, object), tuple(labels))} if rest else {}
             return price, share, more, {}
-        level = plan.shares.level
-        top = max([-(-x.numerator // x.denominator) for x in level], default=0)
+        ceiling = np.array([-(-x.numerator // x.denominator) for x in plan.shares.level], np.int64)
+        odd = np.array([x.denominator > 1 for x in plan.shares.level], bool)
+        top = int(ceiling.max(initial=0))
         earlier = [0] * (top + 1)
         bound = 1
         for k in range(1, top + 1):
-            mine = np.array([x.denominator > 1 and -(-x.numerator // x.denominator) == k for x in level], bool)
+            mine = odd & (ceiling == k)
             if mine.any():
                 runs, known = counts >= k, plan.candidates_by_job > 0
                 chosen, others = share[mine & runs & known], share[mine & ~runs & known]
@@ -394,7 +401,7 @@ class _LeafProof:
                 bound = max(bound, 1 + abs(q))
         much = bound + max((abs(int(s)) for s in share), default=0)
         for k in range(top + 1):
-            at_most = np.array([x <= k for x in level], bool) & (counts < proof.most)
+            at_most = (ceiling <= k) & (counts < proof.most)
             for jobs in ([self._short(k)] if k else []) + [at_most]:
                 gpus, inside = self._by_cut(jobs)
                 price, share = price + much * gpus.astype(object), share + much * inside.astype(object)
