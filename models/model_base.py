@@ -42,6 +42,8 @@ from flowlex.validation.certificates import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from flowlex.models.problem_solution import ProblemSolution
+
 __all__ = ["Dual", "Model", "ModelError", "Run", "Seconds", "Solution"]
 
 
@@ -276,7 +278,8 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
             The engine cannot solve this model or does not support an option.
         """
         with small_work(self.instance.cells):
-            return self._solve(engine, solve_options(options, "certify", "start", "report"), certify, report, start)
+            chosen = solve_options(options, "certify", "start", "report")
+            return self._solve(engine, chosen, certify, report, start, self.as_stated)
 
     def _solve(
         self,
@@ -285,21 +288,29 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
         certify: bool,
         report: Callable[[SolutionT], None] | None,
         start: SolutionT | None,
+        stated: bool,
+        *,
+        twice: bool = True,
     ) -> SolutionT:
+        """Solve by the method of the unchanged model, or (``stated``) the statement itself.
+
+        ``twice``: the proof of a statement is judged where it is made, which makes its multipliers exact, and then by
+        the verifier; False: only by the verifier.
+        """
         remaining = partial(Budget.remaining, chosen.time_limit_s, processor_seconds())
         started = time.perf_counter()
         if report is not None:
             chosen = replace(chosen, offer=Offers(lambda run: self._hand_on(run, report, started, remaining())))
-        if self.as_stated:
+        if stated:
             self._prepare_statement()
         else:
             self._prepare()
-        network = engine == "auto" and not self.as_stated and self._is_network
+        network = engine == "auto" and not stated and self._is_network
         name, chosen = chosen_engine(engine, chosen, network=network)
         engine = typing.cast(EngineName, name)
         compiled = time.perf_counter()
-        if self.as_stated:
-            found = self._run_statement(engine, chosen, start, certify)
+        if stated:
+            found = self._run_statement(engine, chosen, start, certify and twice)
             solved = time.perf_counter()
             run, solution = typing.cast(RunT, found), self._read(found)
         else:
@@ -374,11 +385,13 @@ class Model(StatedModel[SolutionT], ABC, Generic[InstanceT, SolutionT, RunT]):
             yield replace(lowered, bound=plain(bound), gap=gap)
         yield replace(lowered, stated=bare.stated)
 
-    def _hand_on(self, run: RunT, report: Callable[[SolutionT], None], started: float, budget: Budget) -> None:
+    def _hand_on(
+        self, run: RunT | ProblemSolution, report: Callable[[SolutionT], None], started: float, budget: Budget
+    ) -> None:
         """Report an intermediate answer, unless its certificate fails."""
         found = time.perf_counter()
-        found_so_far: Any = run
-        solution = self._read(found_so_far) if self.as_stated else self._interpret(run)
+        solution = self._interpret(run) if isinstance(run, Run) else self._read(run)
+        run = typing.cast(RunT, run)
         certificate = self._certify(run, solution, budget) if solution.status is Status.FEASIBLE else None
         if certificate is not None and certificate.ok:
             report(solution.finished(certificate, Seconds(solve=found - started, check=time.perf_counter() - found)))

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -23,6 +22,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from flowlex.formulations.deferred_compilation import small_work
+from flowlex.formulations.engines import solve_options
 from flowlex.formulations.linear_expression import Expression
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.processor_clock import processor_seconds
@@ -110,11 +111,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
 
     #: Limits of search and bounding; a subclass may override them.
     limits: ClassVar[SearchLimits] = SearchLimits()
-
-    #: What the search has found, where the statement is solved to prove it; and whether its proof is judged only by the
-    #: verifier.
-    _found: ClassVar[PlacementSolution | None] = None
-    _judged_once: ClassVar[bool] = True
 
     main_stage: ClassVar[str] = "balance"
     name: ClassVar[str] = "pod-placement"
@@ -289,13 +285,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         certificate, limit = found.certificate, options.get("time_limit_s")
         left = math.inf if limit is None else float(limit) - found.seconds.total
         if left > 0 and self._left_open(found, options.get("gap", 0.0)) and self.programs.fits(self.limits.proven):
-            stated = copy(self)
-            object.__setattr__(stated, "_found", found)
-            more = {"max_steps": NODES} | options | ({} if limit is None else {"time_limit_s": left})
-            answer = stated.solve(engine, certify=certify, report=report, **more)
-            if UNPROVEN in answer.message:
-                object.__setattr__(stated, "_judged_once", False)
-                answer = stated.solve(engine, certify=certify, report=report, **more)
+            answer = self._proven_as_stated(found, engine, certify, report, options | {"time_limit_s": limit and left})
             if self._no_worse(answer, found):
                 return answer
         if found.status is not Status.OPTIMAL or certificate is None or certificate.claim != "feasible":
@@ -304,6 +294,23 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         message = "; ".join(part for part in (found.message, note) if part)
         found = replace(found, status=Status.FEASIBLE, message=message)
         return replace(found, certificate=verify(found.to_dict(), self.instance))
+
+    def _proven_as_stated(
+        self,
+        found: PlacementSolution,
+        engine: EngineName,
+        certify: bool,
+        report: Callable[[PlacementSolution], None] | None,
+        options: dict[str, Any],
+    ) -> PlacementSolution:
+        """Solve the statement to prove what the search found, with exact multipliers where the verifier needs them."""
+        chosen, start = solve_options({"max_steps": NODES} | options), found
+        with small_work(self.instance.cells):
+            for twice in (False, True):
+                start = self._solve(engine, chosen, certify, report, start, stated=True, twice=twice)
+                if UNPROVEN not in start.message:
+                    break
+        return start
 
     def _left_open(self, found: PlacementSolution, gap: float) -> bool:
         """Whether a search ended without proving what was asked for."""
@@ -362,7 +369,6 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     def _run_statement(
         self, engine: EngineName, options: SolveOptions, start: Solution | None, certify: bool
     ) -> ProblemSolution:
-        certify &= self._found is None or not self._judged_once
         if self.balance != "deviation":
             return super()._run_statement(engine, options, start, certify)
         from flowlex.models.pods.methods.variance_tangents import with_tangents
@@ -373,20 +379,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
             return self._applied(self._stated(points), self.all_changes) if points else self.problem
 
         first: Collection[tuple[int, Fraction]] = ()
-        if self._found is not None and self._found.status.has_answer:
-            first = touching((self._found.loads - self._found.loads.mean()) * SCALE)
+        if isinstance(start, PlacementSolution) and start.status.has_answer:
+            first = touching((start.loads - start.loads.mean()) * SCALE)
         return with_tangents(stated, self._own_rows, options, self._start_values(start), certify, first)
-
-    @property
-    def as_stated(self) -> bool:
-        """Whether the statement itself is solved: also of a small instance, to prove what its search found."""
-        return self._found is not None or super().as_stated
-
-    @property
-    def method(self) -> str:
-        """How the model is solved, and why."""
-        by = "integer program, stage by stage: it proves what a search has found"
-        return super().method if self._found is None else by
 
     @property
     def _own_rows(self) -> list[str]:
@@ -397,9 +392,12 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
 
         squared = self.balance == "deviation" and found.numbers is not None
         solution = super()._read(with_squares(found, self._own_rows) if squared else found)
-        if self._found is None or solution.cluster is None:
+        if self.as_stated or solution.cluster is None:
             return solution
-        return replace(solution, stages=self._stages(solution.cluster, solution.objective))
+        assert solution.stated is not None
+        method = "integer program, stage by stage: it proves what a search has found"
+        stages = self._stages(solution.cluster, solution.objective)
+        return replace(solution, stages=stages, stated=replace(solution.stated, method=method))
 
     def _objective_of(self, stages: Mapping[str, Fraction]) -> Fraction:
         """Under ``deviation`` the stage is the variance in squared percent, and the objective its root."""
