@@ -134,7 +134,7 @@ class LiveState:
         self._put(trials)
 
     def take_machine(self, name: str) -> None:
-        """Remove a machine; if a cost is refused, nothing changes."""
+        """Remove a machine. It is gone, so this is never refused: a task whose cost exceeds the limit then waits."""
         trials, rack = self._trials(name, None), self.cluster.racks[name]
         self.slots -= self.cluster.machines[name].slots
         self.side_constraints.take_machine(self.cluster.machines[name])
@@ -153,7 +153,7 @@ class LiveState:
     def _trials(self, gone: str | None, new: Machine | None) -> dict[str, Trial | None]:
         """Price the tasks whose arcs depend on a machine that leaves or comes; None: such a task only loses arcs."""
         machine, each = gone or (new.name if new else ""), self.rules.asks_each
-        around = {**self.costs.mentioning(machine), **self.tasks_on.get(machine, {})}
+        around = {**self.costs.mentioning(machine), **self.tasks_on.get(machine, {}), **self.costs.unpriced}
         tasks = list(self.tasks.items()) if each else [(name, self.tasks[name]) for name in around]
         if not tasks:
             return {}
@@ -162,6 +162,8 @@ class LiveState:
         return {
             name: None
             if simple and costs.only_leaves(task, machine, rack, cluster)
+            else costs.trial_of_fact(task, self.now_s, cluster)
+            if new is None or name in costs.unpriced
             else costs.trial(task, self.now_s, cluster)
             for name, task in tasks
         }
@@ -175,8 +177,8 @@ class LiveState:
         if self.rules.asks_each and self.claims is not None:
             self.recompute_claims()
 
-    def put_job(self, job: FlowJob) -> None:
-        """Add a job with all its tasks; if a cost is refused, nothing changes."""
+    def put_job(self, job: FlowJob, *, known: bool = False) -> None:
+        """Add a job with all its tasks; if a cost is refused (not of a job ``known`` to a state), nothing changes."""
         most = self.options["task_limit"]
         if len(self.tasks) + len(job.tasks) > most:
             raise EventError(f"job {job.name!r}: there would be more than {most} tasks; raise task_limit")
@@ -187,7 +189,8 @@ class LiveState:
         apart = rule if len(present) + len(job.tasks) > 1 else ""
         cost, limited = job.preempt_cost, job.preemptions_per_hour is not None
         views = [LiveTask(t, job.name, job.priority, None, 0.0, apart, cost, limited) for t in job.tasks]
-        priced = [(view, *self.costs.price(view)) for view in views]
+        price = self.costs.price_of_fact if known else self.costs.price
+        priced = [(view, *price(view)) for view in views]
         alone = [task for task in map(self.tasks.__getitem__, present if apart else ()) if not task.apart]
         trials = [self.costs.trial(task, self.now_s, apart=rule) for task in alone]  # each was alone with its rule
         # From now on the state stores the times of preemptions, not their ages.
@@ -268,7 +271,7 @@ class LiveState:
         task.started_s = started_s
         self.ages.stop(name)
         self.ages.start(name, started_s)
-        self.costs.put(self.costs.trial(task, self.now_s))
+        self.costs.put(self.costs.trial_of_fact(task, self.now_s))
         self.network.tasks[name].machine = machine
 
     def prioritise(self, job: LiveJob, priority: int) -> None:
@@ -314,7 +317,7 @@ class LiveState:
         for started_s, names in self.ages.due(self.now_s):
             self.costs.grow_older(elapsed_s(started_s, self.now_s), map(self.tasks.__getitem__, names))
         for name in self.side_constraints.update_blocked():
-            self.costs.put(self.costs.trial(self.tasks[name], self.now_s))
+            self.costs.put(self.costs.trial_of_fact(self.tasks[name], self.now_s))
         self.preemptions.hold(self.now_s)
         self.update_bounds()
         for live in self.preemptions.open_gates(self.now_s):

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, InstanceOf, TypeAdapter
 
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, Queue, RunningOn
-from flowlex.instances.group_rules import Affinity, Gang, TaskSpread
+from flowlex.instances.group_rules import Affinity, Gang, TaskSpread, members_of
 from flowlex.models.flow.goals import Goal
 from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.flow.preemption import HOUR_S
@@ -58,6 +58,7 @@ class FrozenState:
     decision: FullSolve | None
     options: Mapping[str, Any]  # options of the scheduler
     goals: InstanceOf[tuple[Goal, ...]]
+    unpriced: frozenset[str] = frozenset()  # as in `ArcCosts`; found again where a state is loaded
 
     @classmethod
     def of(cls, state: LiveState) -> FrozenState:
@@ -83,15 +84,16 @@ class FrozenState:
             state.decision,
             state.options,
             state.goals,
+            frozenset(state.costs.unpriced),
         )
 
-    def refill(self, state: LiveState) -> None:
-        """Load this into an empty state, without repeating the checks of events."""
+    def refill(self, state: LiveState, *, known: bool) -> None:
+        """Load this into an empty state, without repeating the checks of events; ``known``: see `LiveState.put_job`."""
         state.now_s = self.now_s
         for machine in self.machines:
             state.put_machine(machine)
         for job in self.jobs:
-            state.put_job(job)
+            state.put_job(job, known=known)
             if job.name in self.preempted:
                 state.preemptions.note(state.jobs[job.name], list(self.preempted[job.name]))
         for name, (at, started_s) in self.places.items():
@@ -103,7 +105,7 @@ class FrozenState:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON data, without the goals and the certificate of the decision."""
         found: dict[str, Any] = _ADAPTER.dump_python(
-            self, mode="json", exclude={"goals": True, "decision": {"certificate"}}
+            self, mode="json", exclude={"goals": True, "unpriced": True, "decision": {"certificate"}}
         )
         return found | {"whole": found.pop("decision")}
 
@@ -111,7 +113,8 @@ class FrozenState:
     def of_dict(cls, found: Mapping[str, Any], goals: tuple[Goal, ...]) -> FrozenState:
         """Make a frozen state from the data of `to_dict` and the goals."""
         found = {**found, "goals": goals, "decision": found["whole"]}
-        return _ADAPTER.validate_python({each.name: found[each.name] for each in fields(cls)})
+        names = (each.name for each in fields(cls) if each.name != "unpriced")
+        return _ADAPTER.validate_python({name: found[name] for name in names})
 
     @cached_property
     def instance(self) -> FlowInstance:
@@ -149,9 +152,34 @@ class FrozenState:
 
     @cached_property
     def model(self) -> FlowScheduling:
-        """The model of the instance."""
+        """The model of the instance, without the tasks that wait as they have no price, and their gangs."""
         kept = {name: self.options[name] for name in ("wait_cost", "scale", "lexicographic")}
-        return FlowScheduling(self.instance, goals=self.goals, **kept)
+        return FlowScheduling(self._priced() if self.unpriced else self.instance, goals=self.goals, **kept)
+
+    def _priced(self) -> FlowInstance:
+        tasks_of, waits = {job.name: [task.name for task in job.tasks] for job in self.jobs}, set(self.unpriced)
+        for _, rule in self.rules:
+            if isinstance(rule, Gang) and not waits.isdisjoint(members := members_of(rule, tasks_of)):
+                waits |= set(members)
+        jobs = {job.name: tuple(task for task in job.tasks if task.name not in waits) for job in self.instance.jobs}
+        kept: dict[str, Any] = {
+            "jobs": tuple(
+                job.model_copy(update={"tasks": jobs[job.name]}) for job in self.instance.jobs if jobs[job.name]
+            )
+        }
+        for kind, (_, field) in _KINDS.items():
+            left = (
+                rule.model_copy(
+                    update={
+                        "tasks": tuple(task for task in rule.tasks if task not in waits),
+                        "jobs": tuple(job for job in rule.jobs if jobs[job]),
+                    }
+                )
+                for each, rule in self.rules
+                if each == kind
+            )
+            kept[field] = tuple(rule for rule in left if rule.tasks or rule.jobs)
+        return self.instance.model_copy(update=kept)
 
 
 _ADAPTER = TypeAdapter(FrozenState)

@@ -66,10 +66,12 @@ def audit_schedule(state: LiveState, waiting: Mapping[str, str]) -> FlowSolution
 
     Running tasks now have their credit for staying, so the last step's optimum is also optimal for this instance.
 
-    Raises `ModelError` if the solver stopped at its limit with another schedule, `EventError` if a task that stopped
-    within the preemption limit of its job could run now, and `CertificateError` if the schedule fails verification (a
-    defect, never an input error).
+    Raises `ModelError` if the solver stopped at its limit with another schedule, `EventError` if a task has no cost
+    within the limit, or if one that stopped within the preemption limit of its job could run now, and
+    `CertificateError` if the schedule fails verification (a defect, never an input error).
     """
+    if (why := next(iter(state.costs.unpriced.values()), None)) is not None:
+        raise EventError(f"{why}; without this cost nothing can be certified")
     fresh, instance = solve_fully(state, certify=False), FrozenState.of(state).instance
     running = {name: task.machine for name, task in state.tasks.items() if task.machine is not None}
     if fresh.status is not Status.OPTIMAL and fresh.machine_of != running:

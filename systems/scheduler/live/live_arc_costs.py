@@ -10,6 +10,7 @@ from flowlex.instances.flow import Machine
 from flowlex.models.flow.arc_costs import Rules, StageWeights, single_file
 from flowlex.models.flow.goal_interface import ClusterView, Spot, TaskView
 from flowlex.models.flow.lexicographic_costs import TOP_CLASS, StrictOrder
+from flowlex.models.model_base import ModelError
 from flowlex.systems.scheduler.live.live_network import LiveNetwork
 from flowlex.systems.scheduler.live.side_constraints import SideConstraints
 from flowlex.systems.scheduler.live.task_ages import elapsed_s
@@ -17,18 +18,23 @@ from flowlex.systems.scheduler.live.task_records import EventError, LiveTask
 
 
 class Trial(NamedTuple):
-    """A task with changed attributes, and the cost of each arc and of waiting that it would have."""
+    """A task with changed attributes, and the cost of each arc and of waiting that it would have.
+
+    ``why``: no arc has a cost within the limit, so the task has to wait.
+    """
 
     task: LiveTask
     changes: Mapping[str, Any]
     offers: dict[str | Spot, int]
     wait: int
+    why: str = ""
 
 
 class ArcCosts:
     """Set the arc costs of tasks and machines by the goals; refuse costs beyond the limit of the strict order.
 
-    ``constraints`` tell which tasks are blocked (gangs without enough slots); these get no arcs.
+    ``constraints`` tell which tasks are blocked (gangs without enough slots); these get no arcs. Neither do those of
+    ``unpriced``, whose cost left the limit by a fact, such as the removal of a machine, which cannot be refused.
     """
 
     def __init__(
@@ -38,6 +44,7 @@ class ArcCosts:
         self.weights: StageWeights = StageWeights.for_bound(order.cycle, TOP_CLASS)
         self._constraints = constraints
         self._mentioning: dict[str, dict[str, None]] = {}  # by machine, the tasks whose arcs depend on it
+        self.unpriced: dict[str, str] = {}  # why, by task
 
     def mentioning(self, machine: str) -> Mapping[str, None]:
         """Tasks whose arcs change when a machine is added or removed, without those that merely run there."""
@@ -67,20 +74,40 @@ class ArcCosts:
         offers, wait = self.price(changed, cluster=cluster)
         return Trial(task, changes | {"moving": changed.moving}, offers, wait)
 
+    def price_of_fact(self, task: LiveTask) -> tuple[dict[str | Spot, int], int]:
+        """Price a task of a state that is loaded, as `trial_of_fact`."""
+        try:
+            return self.price(task)
+        except ModelError as error:
+            self.unpriced[task.task.name], task.moving = str(error), {}
+            return {}, self.rules.waiting(task)
+
+    def trial_of_fact(self, task: LiveTask, now_s: float, cluster: ClusterView | None = None) -> Trial:
+        """Price a task after a change that cannot be refused: it waits if its cost exceeds the limit."""
+        try:
+            return self.trial(task, now_s, cluster)
+        except ModelError as error:
+            return Trial(task, {"moving": {}}, {}, self.rules.waiting(task), str(error))
+
     def put(self, trial: Trial) -> None:
         """Put a trial in force."""
-        for name, value in trial.changes.items():
-            setattr(trial.task, name, value)
-        self.network.reprice(trial.task.task.name, trial.offers, trial.wait)
+        name = trial.task.task.name
+        if trial.why:
+            self.unpriced[name] = trial.why
+        else:
+            self.unpriced.pop(name, None)
+        for attribute, value in trial.changes.items():
+            setattr(trial.task, attribute, value)
+        self.network.reprice(name, trial.offers, trial.wait)
         self.mention(trial.task)
 
     def move(self, task: LiveTask, left: str | None, now_s: float) -> None:
         """Update the arcs of a task that has left machine ``left`` (if any) and may have started on another now."""
-        if task.limited or task.apart or task.task.name in self._constraints.blocked:
+        name, changes = task.task.name, dict[str | Spot, int]()
+        if task.limited or task.apart or name in self._constraints.blocked or name in self.unpriced:
             self.reprice(task, now_s)
             return
         assert task.moving is not None
-        name, changes = task.task.name, dict[str | Spot, int]()
         if left in task.moving:
             changes[left] = task.moving[left]
         elif left is not None:
@@ -92,6 +119,8 @@ class ArcCosts:
     def only_leaves(self, task: LiveTask, machine: str, rack: str, cluster: ClusterView) -> bool:
         """Return whether a task only loses arcs to a machine and its rack by a removal, which leaves ``cluster``."""
         if task.moving is None or task.locality is None or task.apart or task.limited:
+            return False
+        if task.task.name in self.unpriced:
             return False
         if task.machine is not None and task.machine != machine and cluster.racks.get(task.machine) == rack:
             return False
@@ -134,7 +163,8 @@ class ArcCosts:
         self, task: LiveTask, moving: dict[str | Spot, int] | None = None, cluster: ClusterView | None = None
     ) -> tuple[dict[str | Spot, int], int]:
         """Return the cost of each arc and of waiting; raise `EventError` beyond the limit and change nothing."""
-        cluster = cluster or self.cluster
+        cluster, name = cluster or self.cluster, task.task.name
+        no_arcs = name in self._constraints.blocked or (moving is not None and name in self.unpriced)
         if moving is None:
             self._check_stated(task)
             moving = self.rules.moving(task, cluster)
@@ -143,9 +173,9 @@ class ArcCosts:
             found = moving.values()  # with the largest possible credit, so that ageing can never fail
             credit = self.rules.credit + self.rules.keeping(task)
             worst = max(wait, -wait, max(found, default=0), credit - min(found, default=0))
-            self._check(worst, f"task {task.task.name!r}")
+            self._check(worst, f"task {name!r}")
         task.moving = moving
-        return {} if task.task.name in self._constraints.blocked else offers, wait
+        return {} if no_arcs else offers, wait
 
     def _check_stated(self, task: LiveTask) -> None:
         """Check all costs that a task states, also those on machines and labels that are not present yet.
@@ -194,6 +224,7 @@ class ArcCosts:
 
     def forget(self, task: LiveTask) -> None:
         """Forget a removed task."""
+        self.unpriced.pop(task.task.name, None)
         self._unmention(task.task.name, task.mentions)
 
     def _unmention(self, name: str, machines: Iterable[str]) -> None:

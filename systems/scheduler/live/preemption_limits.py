@@ -116,6 +116,8 @@ class PreemptionLimits:
                 del self._spent[name]
 
     def _may_stay(self, task: TaskView) -> bool:
+        if task.task.name in self._costs.unpriced:
+            return False
         rules, cluster = self._costs.rules, self._costs.cluster
         return rules.may_stay(task, rules.moving(task, cluster), cluster)
 

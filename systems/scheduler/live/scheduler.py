@@ -284,14 +284,21 @@ class FlowScheduler:
     def remove_machine(self, machine: str) -> None:
         """Remove a machine; its tasks stop or move in the next step.
 
+        It is gone whatever it costs: a task to which a goal then gives a cost beyond ``cost_limit`` waits, and the
+        next step says so.
+
         Parameters
         ----------
         machine
             Its name.
         """
         self.state.machine(machine)
+        unpriced, before = self.state.costs.unpriced, set(self.state.costs.unpriced)
         self.state.take_machine(machine)
         self.state.must_leave(machine, "was removed")
+        for task in unpriced.keys() - before:
+            self.state.why.setdefault(task, unpriced[task])
+            self.state.fresh[task] = None
 
     @_event
     def set_slots(self, machine: str, slots: int) -> None:
@@ -471,7 +478,7 @@ class FlowScheduler:
         empty = FlowInstance(name=state.name, machines=(), queues=state.queues)
         with _refused():
             made = LiveState(empty, _lasting(goals), self.options, len(state.cluster.machines), len(state.tasks))
-            FrozenState.of(state).refill(made)
+            FrozenState.of(state).refill(made, known=False)
         started -= self._event_seconds
         self._use(made)
         self._taken(started)
@@ -581,6 +588,8 @@ class FlowScheduler:
 
     def _side_constraint_reason(self, task: str) -> str | None:
         """Reason of a waiting task from rules, capacities or the last full solve; None if there is none."""
+        if (unpriced := self.state.costs.unpriced.get(task)) is not None:
+            return unpriced
         rules, decision = self.state.side_constraints, self.state.decision
         solved = None if decision is None else decision.waiting.get(task)
         return rules.task_rules.missing_domains.get(task) or solved or rules.blocked_reason(task)
@@ -607,6 +616,9 @@ class FlowScheduler:
         if state.events and not self._is_copy and (copied := self._copy()) is not None:
             return copied.explain(task, full_solves=full_solves)
         state.advance()
+        if task in state.costs.unpriced:
+            remedy = "raise cost_limit, or change the goal or the task"
+            return Explanation(task, state.tasks[task].job, "placement", self.reason(task), remedy)
         tied = bool(state.side_constraints) or state.decision is not None
         pending = bool(state.events) and self._side_constraint_reason(task) is None
         why = explain_task(self._optimum(), task, self.reason(task), pending=pending, tied=tied)

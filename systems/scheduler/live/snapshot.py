@@ -118,7 +118,7 @@ def _made(document: Mapping[str, Any], goals: tuple[Goal, ...], certify: bool) -
     frozen = FrozenState.of_dict(document, goals)
     empty = FlowInstance(name=frozen.name, machines=(), queues=frozen.queues)
     scheduler = FlowScheduler(empty, goals, certify=certify, **frozen.options)
-    frozen.refill(scheduler.state)
+    frozen.refill(scheduler.state, known=True)
     with contextlib.suppress(NoFlowError):  # the next step raises it
         scheduler.prepare()
         scheduler.state.session.solve()  # so that queries work before the next step

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
 from collections import Counter
 from typing import Any
@@ -13,11 +15,13 @@ from pydantic import TypeAdapter
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine
+from flowlex.instances.group_rules import Gang
 from flowlex.models.flow.goal_interface import Goal
 from flowlex.models.flow.goals import Continuity, FairShares, Placement, Priority, preset
+from flowlex.models.flow.task_rules import GroupRule
 from flowlex.systems.scheduler.event_log import Event
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
-from flowlex.systems.scheduler.live.snapshot import saved_scheduler
+from flowlex.systems.scheduler.live.snapshot import restored_scheduler, saved_scheduler
 from flowlex.systems.scheduler.live.task_records import EventError
 
 _EVENT: TypeAdapter[Any] = TypeAdapter(Event)
@@ -202,8 +206,9 @@ def test_a_refused_event_leaves_no_trace(seed: int, goals: tuple[Goal, ...], lim
         before = saved(scheduler)
         try:
             scheduler.handle(parsed)
-        except EventError:
+        except EventError as error:
             assert saved(scheduler) == before, parsed
+            assert said["event"] != "remove_machine" or "no machine is named" in str(error)
 
 
 class Cool(Goal):
@@ -215,19 +220,44 @@ class Cool(Goal):
         return 10**7 if hot or len(cluster.machines) < 2 else 1
 
 
+def cool(*rules: GroupRule, **more: Any) -> FlowScheduler:
+    machines = tuple(Machine(name=f"m{k}", slots=2, rack=f"r{k % 2}", **more) for k in range(3))
+    scheduler = FlowScheduler(FlowInstance(name="cool", machines=machines), (Cool(),), scale=1, wait_cost=10)
+    scheduler.submit(FlowJob(name="j", tasks=tuple(FlowTask(name=f"t{k}") for k in range(3))), *rules)
+    scheduler.step(1.0)
+    return scheduler
+
+
 def test_a_refused_change_of_a_machine_leaves_no_trace() -> None:
-    machines = tuple(Machine(name=f"m{k}", slots=2, rack=f"r{k % 2}") for k in range(4))
-    scheduler = FlowScheduler(FlowInstance(name="cool", machines=machines), (Cool(),), scale=1)
-    scheduler.submit(FlowJob(name="j", tasks=tuple(FlowTask(name=f"t{k}") for k in range(3))))
-    scheduler.step()
+    scheduler = cool()
     for change in (
         lambda: scheduler.relabel("m1", labels=("hot",)),
         lambda: scheduler.add_machine(Machine(name="m9", labels=("hot",), rack="new")),
-        lambda: scheduler.remove_machine("m1"),
     ):
         before = saved(scheduler)
         with pytest.raises(EventError, match=r"goal Cool|exceeds the limit"):
             change()
         assert saved(scheduler) == before
-        for name in set(scheduler.state.cluster.machines) - {"m0", "m1"}:
-            scheduler.remove_machine(name)
+
+
+@pytest.mark.parametrize("rules", [(), (Gang(name="g", tasks=("t0", "t1")),)], ids=str)
+@pytest.mark.parametrize("capacity", [{}, {"cpu": 4}], ids=str)
+def test_a_removed_machine_is_gone_whatever_it_costs(rules: tuple[GroupRule, ...], capacity: dict[str, float]) -> None:
+    """A task without a cost within the limit waits, and says so, until it has one again; any state with it loads."""
+    scheduler = cool(*rules, capacity=capacity)
+    assert len(scheduler.placements()) == 3
+    scheduler.remove_machine("m1")
+    scheduler.remove_machine("m2")
+    document = json.loads(gzip.decompress(saved_scheduler(scheduler)).partition(b"\n")[0])
+    other = json.dumps(document | {"code": "another version"}).encode() + b"\n"
+    for each in (scheduler, restored_scheduler(gzip.compress(other), (Cool(),))):
+        delta = each.step(2.0)
+        assert not each.placements() and len(delta.stopped) == len(delta.waiting) == 3
+        assert all("a cost of 10000000 (scale 1) exceeds the limit of 1000000" in why for _, why in delta.waiting)
+        why = each.explain("t0")
+        assert (why.rule, why.price) == ("placement", None) and "raise cost_limit" in why.remedy
+        with pytest.raises(EventError, match="nothing can be certified"):
+            each.audit()
+        each.add_machine(Machine(name="m3", slots=2, capacity=capacity))
+        assert each.step(3.0).running == 3
+        assert each.audit().certificate.claim == "optimal"  # type: ignore[union-attr]
