@@ -22,6 +22,10 @@ class SchemaError(ValueError):
     """The database does not exist, or has a schema that this version of flowlex does not read."""
 
 
+class EmptyDatabaseError(SchemaError):
+    """The database does not exist, or has no tables."""
+
+
 class Database:
     """Connections to one database with the newest schema: ``sqlite:///file.db``, ``postgresql+psycopg://user@host/name``.
 
@@ -42,7 +46,9 @@ class Database:
         more: dict[str, Any] = {"pool_timeout": 5.0}
         if self.dialect == "sqlite":
             if not create and not Path(parsed.database or "").is_file():
-                raise SchemaError(f"there is no database {parsed.database}; `flowlex telemetry migrate` creates it")
+                raise EmptyDatabaseError(
+                    f"there is no database {parsed.database}; `flowlex telemetry migrate` creates it"
+                )
             self.insert: Any = sqlite.insert
         else:
             more |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 5, **(connect or {})}}
@@ -120,7 +126,7 @@ class Database:
             made = sa.inspect(connection).has_table(VERSION.name)
             found = connection.scalar(sa.select(VERSION.c.version_num)) if made else None
         if found is None and not create:
-            raise SchemaError(f"{self.place} has schema none; run `flowlex telemetry migrate` on it")
+            raise EmptyDatabaseError(f"{self.place} has schema none; run `flowlex telemetry migrate` on it")
         if found not in (None, SCHEMA):
             raise SchemaError(f"{self.place} has schema {found}, unknown to this version; install a newer flowlex")
         self.make_tables(META)

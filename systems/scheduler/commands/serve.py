@@ -168,18 +168,31 @@ def _serve(
     at: Listening,
     port: int,
 ) -> None:
+    from sqlalchemy.exc import OperationalError
+
     from flowlex.instances.instance_base import InstanceError
     from flowlex.models.model_base import ModelError
     from flowlex.systems.scheduler.database import SchedulerDatabase
     from flowlex.systems.scheduler.live.garbage_collection import collect_on_request
     from flowlex.systems.scheduler.replica import Replica
     from flowlex.systems.scheduler.rest_app import create_app
+    from flowlex.systems.telemetry.database import EmptyDatabaseError
     from flowlex.systems.telemetry.service_context import Settings
 
-    with contextlib.closing(SchedulerDatabase(url)) as database:
+    try:
+        opened = SchedulerDatabase(url, create=not follow)
+    except EmptyDatabaseError as error:
+        said = "--follow: nothing has been served from this database yet; start the leader first"
+        raise ValueError(said) from error
+    with contextlib.closing(opened) as database:
         settled = _begun(database, kind, options, given, follow=follow)
         if not follow:
             _refuse_two(database, pace.lease_s)
+            try:
+                database.release(-1)  # changes nothing, as no leader has this term
+            except OperationalError as error:
+                if "readonly" in str(error.orig) or "read-only" in str(error.orig):  # a lock may end
+                    raise
             if at.auth:
                 agents = "flowlex telemetry token create --database URL"
                 first_tokens(database, tokens, agents=agents)
@@ -198,7 +211,7 @@ def _begun(
 ) -> Settings:
     """The options of the first start, which may be this one."""
     if follow and database.begun() is None:
-        raise ValueError(f"--follow: nothing has been served from {database.place} yet; start the leader first")
+        raise ValueError("--follow: nothing has been served from this database yet; start the leader first")
     if "cluster" in given and database.begun() is not None:
         raise ValueError(f"--cluster: {database.place} has a cluster already; send events, or name another database")
     return database.settled(kind, options, given - {"cluster"})

@@ -44,6 +44,8 @@ Roles = Literal["admin", "agent", "reader"]
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
     """Turn errors that a user can fix into one line and exit code 1."""
+    import sqlite3
+
     import sqlalchemy as sa
 
     from flowlex.systems.telemetry.agent_buffer import ForeignJournal
@@ -57,6 +59,10 @@ def explained() -> Iterator[None]:
         raise typer.Exit(1) from error
     except sa.exc.DBAPIError as error:
         said = str(error.orig).strip().partition("\n")[0]
+        if "readonly" in said or "read-only" in said:
+            said += "; let this user write it and its folder"
+        elif not isinstance(error.orig, sqlite3.Error):
+            said += "; check that its server runs, and host, port, name and password in the URL"
         typer.echo(f"Error: the database cannot be used: {said}", err=True)
         raise typer.Exit(1) from None
 

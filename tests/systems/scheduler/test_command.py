@@ -36,6 +36,7 @@ def test_the_first_start_settles_the_options(serve, tmp_path):
     write_instance(generate("flow-random", seed=4), tmp_path / "cluster.json")
     here = ("--database", "sqlite:///here.db")
     assert "nothing has been served from" in serve("scheduler", *here, "--follow", code=1)
+    assert not list(tmp_path.glob("*.db"))
     begin = ("scheduler", *here, "--cluster", "cluster.json", "--goals", "quincy", "--port", "0")
     serve(*begin)
     tokens = tmp_path / "flowlex-scheduler-tokens.json"
