@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,17 +17,30 @@ from typing import Any
 import httpx
 import sqlalchemy as sa
 
-SERVE = [sys.executable, "-c", "from flowlex.cli import main; main()", "serve", "scheduler", "--no-auth"]
+from tests.systems.telemetry.conftest import STEPPED
+
+SERVE = [sys.executable, "-c", f"{STEPPED}from flowlex.cli import main; main()", "serve", "scheduler", "--no-auth"]
 
 
 class Process:
-    """A service in a process of its own; ``prefix``: words before the command, such as those of a network namespace."""
+    """A service in a process of its own; ``prefix``: words before the command, such as those of a network namespace.
 
-    def __init__(self, folder: Path, *arguments: str, prefix: tuple[str, ...] = (), command: Any = None) -> None:
+    ``clock``: a file with the seconds that its wall clock is ahead.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        prefix: tuple[str, ...] = (),
+        command: Any = None,
+        clock: Path | None = None,
+    ) -> None:
         self.log = folder / f"{time.monotonic_ns()}.log"
         with self.log.open("wb") as stream:
             words = [*prefix, *(command or [*SERVE, *arguments])]
-            self.process = subprocess.Popen(words, stdout=stream, stderr=stream, cwd=folder)
+            more = {} if clock is None else {"FLOWLEX_TEST_STEP": str(clock)}
+            self.process = subprocess.Popen(words, stdout=stream, stderr=stream, cwd=folder, env=os.environ | more)
         until = time.monotonic() + 180
         while (found := re.search(r"Serving (http://\S+)", self.log.read_text())) is None:
             assert self.process.poll() is None and time.monotonic() < until, self.log.read_text()
@@ -44,11 +58,17 @@ class Process:
 
 
 class Client(threading.Thread):
-    """Submits and cancels jobs of its own, each request again until it is answered, and writes down what was."""
+    """Submits and cancels jobs of its own, each request again until it is answered, and writes down what was.
 
-    def __init__(self, name: str, urls: list[str], stop: threading.Event, token: str = "") -> None:
+    ``patience_s``: of an attempt; 3 as `flowlex.client` has it between several services. With more, it queries too.
+    """
+
+    def __init__(
+        self, name: str, urls: list[str], stop: threading.Event, token: str = "", patience_s: float = 3.0
+    ) -> None:
         super().__init__(daemon=True)
-        self.client, self.urls, self.stop = name, list(urls), stop
+        self.client, self.urls, self.stop, self.patience_s = name, list(urls), stop, patience_s
+        self.unanswered: list[tuple[float, float]] = []  # when requests began that had no answer within the patience
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.here: set[str] = set()
         self.times: list[tuple[float, float]] = []  # when a request was sent, and when it was acknowledged
@@ -57,7 +77,7 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         count, pause = 0, 0.02
-        limit = httpx.Timeout(3.0, connect=1.0)  # as `flowlex.client` between several services
+        limit = httpx.Timeout(self.patience_s, connect=1.0)
         with httpx.Client(trust_env=False, timeout=limit, headers=self.headers) as http:
             while not self.stop.is_set() and not self.wrong:
                 count += 1
@@ -72,13 +92,21 @@ class Client(threading.Thread):
     def _until_answered(self, http: httpx.Client, key: str, event: dict[str, Any]) -> bool:
         while not self.wrong:
             began, status, said = time.monotonic(), 0, ""
-            with contextlib.suppress(httpx.HTTPError):
-                answer = http.post(
-                    f"{self.urls[0]}/v1/events", json={"events": [event]}, headers={"Idempotency-Key": key}
-                )
-                status, said = answer.status_code, answer.text
-            if status:  # a connection that is cut off gives no answer; one that stands must
-                self.slowest = max(self.slowest, time.monotonic() - began)
+            for method, path, more in (
+                ("POST", "/v1/events", {"json": {"events": [event]}, "headers": {"Idempotency-Key": key}}),
+                *((("GET", "/metrics", {}), ("GET", "/v1/placements", {})) if self.patience_s > 3.0 else ()),
+            ):
+                asked, answer = time.monotonic(), None
+                try:
+                    answer = http.request(method, f"{self.urls[0]}{path}", **more)
+                except httpx.ReadTimeout:
+                    self.unanswered.append((asked, time.monotonic()))
+                except httpx.HTTPError:
+                    pass
+                if answer is not None:
+                    self.slowest = max(self.slowest, time.monotonic() - asked)
+                    if method == "POST":
+                        status, said = answer.status_code, answer.text
             if status == 200:
                 self.times.append((began, time.monotonic()))
                 if event["event"] == "submit":
@@ -105,14 +133,16 @@ def committed(url: str, after: int = 0) -> list[tuple[int, int, str]]:
 
 
 def audit(rows: list[tuple[int, int, str]]) -> tuple[set[str], list[str]]:
-    """Tasks by a log, and what is wrong with it: numbers, terms out of order, keys used twice."""
+    """Tasks by a log, and what is wrong with it: numbers, terms or times out of order, keys used twice."""
     wrong, here, keys = [], set[str](), Counter[str]()
     if [number for number, _, _ in rows] != list(range(1, len(rows) + 1)):
         wrong.append("numbers are missing")
     if [term for _, term, _ in rows] != sorted(term for _, term, _ in rows):
         wrong.append("a leader wrote after the next one")
-    for _, _, text in rows:
-        record = json.loads(text)
+    records = [json.loads(text) for _, _, text in rows]
+    if [record["at_s"] for record in records] != sorted(record["at_s"] for record in records):
+        wrong.append("time went back")
+    for record in records:
         keys.update([":".join(record["key"][:2])] if "key" in record else [])
         for event in record.get("events", ()):
             if event["event"] == "submit":

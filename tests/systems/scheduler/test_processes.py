@@ -23,12 +23,18 @@ pytestmark = pytest.mark.rare
 
 @pytest.mark.timeout(900)
 def test_killed_and_paused_leaders_lose_nothing(tmp_path):
-    """Twice a follower takes over: from a killed leader, and from one that is stopped and wakes up later."""
+    """Twice a follower takes over: from a killed leader, and from one that is stopped and wakes up later.
+
+    Meanwhile the leader's wall clock goes an hour ahead, and those of the others an hour back.
+    """
     url = f"sqlite:///{tmp_path}/scheduler.db"
     arguments = ("--database", url, "--every-ms", "20", "--port", "0")
     with contextlib.ExitStack() as stack:
-        first = Process(tmp_path, *arguments)
-        second, third = (Process(tmp_path, *arguments, "--follow") for _ in range(2))
+        ahead, behind = tmp_path / "ahead", tmp_path / "behind"
+        ahead.touch()
+        behind.touch()
+        first = Process(tmp_path, *arguments, clock=ahead)
+        second, third = (Process(tmp_path, *arguments, "--follow", clock=behind) for _ in range(2))
         for each in (first, second, third):
             stack.callback(each.kill)
         stop = threading.Event()
@@ -36,6 +42,10 @@ def test_killed_and_paused_leaders_lose_nothing(tmp_path):
         for client in clients:
             client.start()
         wait_until(lambda: all(len(client.times) > 5 for client in clients), 120)
+        ahead.write_text("3600")
+        behind.write_text("-3600")
+        time.sleep(3)  # longer than a lease
+        assert first.ready()
         first.kill()
         wait_until(lambda: second.ready() or third.ready(), 60)
         leader, other = (second, third) if second.ready() else (third, second)
