@@ -3,7 +3,8 @@
 Leader, follower and readers run in a process each. The cluster is nearly full; each decision covers 100 events, two
 decisions a second. Of four requests of a reader, two ask why a waiting task waits, one where a task is, and one for
 ``/metrics``. Once each reader asks at its own seconds (an answer's time counts from the second, even if the answer
-before is late), and once each asks again as soon as it is answered.
+before is late), and once each asks again as soon as it is answered. ``served``: the follower's own histogram, from the
+request's first byte to the answer's, as a percentage within 50 ms; ``busy``: processor seconds per second.
 
 Under pressure, tasks arrive and end for ten minutes while the service decides twice a second; at the end, the clients'
 list of tasks is compared with the service's. Tables give the slowest decision (a bound from ``/metrics``), memory and
@@ -40,6 +41,7 @@ from flowlex.systems.scheduler.event_log import Cancel, Finish, Submit
 _EVENTS = 50
 _READ = "from benchmarks.scheduler_readers import read; read({url!r}, {readers}, {every_s})"
 _SERVE = "from flowlex.cli import main; main()"
+_ROUTES = {"explanation": "/v1/explanation", "task": "/v1/task", "metrics": "/metrics"}
 
 
 def tables(*, quick: bool = False) -> Tables:
@@ -55,14 +57,14 @@ def tables(*, quick: bool = False) -> Tables:
 
 
 def _beside(machines: int, steps: int, readers: int) -> list[Row]:
-    with _service(machines, "--on-request", follower=True) as (url, follower, _):
-        return _measured(url, follower, machines, steps, readers)
+    with _service(machines, "--on-request", follower=True) as (url, follower, processes):
+        return _measured(url, follower, [each.pid for each in processes], machines, steps, readers)
 
 
 def _under_pressure(machines: int, seconds: int, database: str) -> list[Row]:
     rng, rows = random.Random(0), list[Row]()
     with (
-        _service(machines, "--every-ms", "500", database=database) as (url, _, process),
+        _service(machines, "--every-ms", "500", database=database) as (url, _, (process,)),
         Scheduler(url, patience_s=300.0, timeout_s=300.0) as scheduler,
     ):
         here = [f"first{k}" for k in range(2 * machines)]
@@ -96,17 +98,20 @@ def _under_pressure(machines: int, seconds: int, database: str) -> list[Row]:
     return rows
 
 
-def _decisions(url: str) -> dict[str, float]:
-    """Return the cumulative number of decisions by upper bound of their seconds."""
+def _decisions(url: str, histogram: str = "decision_seconds", route: str = "") -> dict[str, float]:
+    """Return the cumulative number of decisions (or of answers to a route) by upper bound of their seconds."""
     text = httpx.get(f"{url}/metrics", timeout=60.0).text
-    return {bound: float(count) for bound, count in re.findall(r'decision_seconds_bucket{le="(\S+?)"} (\S+)', text)}
+    more = re.escape(f',route="{route}"') if route else ""
+    return {
+        bound: float(count) for bound, count in re.findall(histogram + r'_bucket{le="(\S+?)"' + more + r"} (\S+)", text)
+    }
 
 
 @contextmanager
 def _service(
     machines: int, *options: str, follower: bool = False, database: str = ""
-) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
-    """Run a service, and perhaps a follower, in separate processes; yield both addresses and the leader's process."""
+) -> Iterator[tuple[str, str, list[subprocess.Popen[str]]]]:
+    """Run a service, and perhaps a follower, in separate processes; yield both addresses and the processes."""
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         cluster = Path(place, "cluster.json")
         racks = (Machine(name=f"m{k}", slots=2, rack=f"r{k // 40}") for k in range(machines))
@@ -124,31 +129,43 @@ def _service(
         url, process = begin("--goals", "quincy", "--cluster", str(cluster))
         while httpx.get(f"{url}/readyz", timeout=60.0).status_code != 200:
             time.sleep(0.05)
-        yield url, begin("--follow")[0] if follower else url, process
+        if follower:
+            its_url, second = begin("--follow")
+            yield url, its_url, [process, second]
+        else:
+            yield url, url, [process]
 
 
-def _measured(url: str, follower: str, machines: int, steps: int, readers: int) -> list[Row]:
+def _measured(url: str, follower: str, pids: list[int], machines: int, steps: int, readers: int) -> list[Row]:
     rng, rows = random.Random(0), list[Row]()
     with Scheduler(url, patience_s=300.0, timeout_s=300.0) as scheduler:
         for at in range(0, 2 * machines, 500):
             scheduler.send(*(_submit(f"first{k}") for k in range(at, at + 500)))
             scheduler.step()
         _decide(scheduler, rng, 5, "warm")
-        modes = (("alone", 0, 1.0), (f"{readers} readers, 1 request/s each", readers, 1.0))
-        for label, count, every_s in (*modes, (f"{readers} readers without pause", readers, 0.0)):
+        paced, pressing = f"{readers} readers, 1 request/s each", f"{readers} readers without pause"
+        modes = (("alone", 0, 1.0), (paced, readers, 1.0), (pressing, readers, 0.0), ("alone again", 0, 1.0))
+        for label, count, every_s in modes:
             command = [sys.executable, "-c", _READ.format(url=follower, readers=count, every_s=every_s)]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdout is not None and process.stdout.readline() == "ready\n"
-                began = time.monotonic()
+                all_pids = dict(zip(("leader", "follower", "readers"), (*pids, process.pid), strict=True))
+                began, spent = time.monotonic(), {name: processor_s(pid) for name, pid in all_pids.items()}
+                before = {route: _decisions(follower, "request_seconds", _ROUTES[route]) for route in _ROUTES}
                 ms = _decide(scheduler, rng, steps, label.replace(" ", "").replace("/", ""))
                 seconds = time.monotonic() - began
+                busy = {name: (processor_s(pid) - spent[name]) / seconds for name, pid in all_pids.items()}
                 found = json.loads(process.communicate("stop\n")[0])
             row = {"decisions": label, "step p50 ms": np.median(ms), "step p99 ms": np.quantile(ms, 0.99)}
             row["answers/s"] = sum(map(len, found.values())) / seconds
             for route, taken in found.items():
                 row |= {f"{route} p50 ms": np.median(taken or [np.nan])}
                 row |= {f"{route} p99 ms": np.quantile(taken or [np.nan], 0.99)}
-            rows.append({name: each if isinstance(each, str) else round(float(each), 1) for name, each in row.items()})
+                within = _decisions(follower, "request_seconds", _ROUTES[route])
+                within = {bound: count - before[route].get(bound, 0.0) for bound, count in within.items()}
+                row[f"{route} served"] = 100 * within["0.05"] / within["+Inf"] if within.get("+Inf") else np.nan
+            row |= {f"{name} busy": each for name, each in busy.items()}
+            rows.append({name: each if isinstance(each, str) else round(float(each), 2) for name, each in row.items()})
     return rows
 
 
