@@ -20,7 +20,7 @@ from benchmarks.peers import median_seconds
 from flowlex.formulations.program_arrays import Floats
 from flowlex.instances import AllocationInstance
 from flowlex.instances.generators import generate
-from flowlex.models.allocation.allocation_linear_program import Columns, equal_throughput, run_columns
+from flowlex.models.allocation.allocation_linear_program import JobColumns, equal_throughput, run_columns
 from flowlex.models.allocation.methods.job_aggregation import job_classes
 from flowlex.models.allocation.methods.pair_pricing import PairPrices
 from flowlex.models.allocation.model import Allocation
@@ -83,7 +83,7 @@ def _classes(instance: AllocationInstance) -> int:
     return len(job_classes(instance, "max_min", None, deadlines=False).first)
 
 
-def _gavel(instance: AllocationInstance, columns: Columns) -> float:
+def _gavel(instance: AllocationInstance, columns: JobColumns) -> float:
     cp: Any = importlib.import_module("cvxpy")
 
     view, n = instance.arrays, len(instance.jobs)

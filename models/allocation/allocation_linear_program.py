@@ -14,7 +14,7 @@ from flowlex.instances.allocation import AllocationArrays, AllocationInstance, L
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class JobColumns:
     """Columns of the program: a job alone, or two jobs that share GPUs, on a GPU type. C columns."""
 
     # (C,) jobs; ``second`` is -1 for a job alone
@@ -34,12 +34,12 @@ class Columns:
         return self.second >= 0
 
     @classmethod
-    def none(cls) -> Columns:
+    def none(cls) -> JobColumns:
         """Return zero columns."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 2)))
 
     @classmethod
-    def joined(cls, parts: Sequence[Columns]) -> Columns:
+    def joined(cls, parts: Sequence[JobColumns]) -> JobColumns:
         """Concatenate several blocks of columns."""
         names = ("first", "second", "gpu", "speed")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
@@ -53,7 +53,7 @@ class Columns:
         return np.asarray(alone + both)
 
 
-def run_columns(view: AllocationArrays, *, sharing: bool = True, many: Integers | None = None) -> Columns:
+def run_columns(view: AllocationArrays, *, sharing: bool = True, many: Integers | None = None) -> JobColumns:
     """Return all columns: jobs alone, in the order of jobs and GPU types, then pairs if ``sharing``.
 
     A job that represents ``many`` > 1 identical jobs is also paired with itself.
@@ -64,7 +64,7 @@ def run_columns(view: AllocationArrays, *, sharing: bool = True, many: Integers 
     if sharing:
         parts.append(_pair_columns(view, twin))
     first, second, gpus, speeds = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Columns(first, second, gpus, speeds)
+    return JobColumns(first, second, gpus, speeds)
 
 
 def _pair_columns(view: AllocationArrays, twin: Booleans) -> tuple[Integers, Integers, Integers, Floats]:
@@ -85,7 +85,7 @@ def equal_throughput(view: AllocationArrays) -> Floats:
     return np.asarray(view.speed @ view.count / view.count.sum())
 
 
-def limited(instance: AllocationInstance, limit: Limit, columns: Columns) -> Booleans:
+def limited(instance: AllocationInstance, limit: Limit, columns: JobColumns) -> Booleans:
     """Return which columns, (C,), count against a limit."""
     chosen = np.ones(columns.count, bool)
     if limit.gpu_type is not None:
@@ -104,7 +104,7 @@ def limited(instance: AllocationInstance, limit: Limit, columns: Columns) -> Boo
 class Base:
     """The constraints that all policies share, and expressions over the columns."""
 
-    columns: Columns
+    columns: JobColumns
     program: LinearProgram  # without objective
     share: Variables
     # (n,) steps/s of every job and fraction of time that it runs; for a job that represents several, the sums over them
@@ -113,7 +113,7 @@ class Base:
     many: Integers  # (n,) number of identical jobs that each job represents
 
 
-def sums_by_job(columns: Columns, share: Variables, jobs: int) -> tuple[Expression, Expression]:
+def sums_by_job(columns: JobColumns, share: Variables, jobs: int) -> tuple[Expression, Expression]:
     """Return the fraction of time of every job, (n,), and its steps/s."""
     pair, rate = columns.paired, columns.speed
     first, second = columns.first, columns.second[pair]
@@ -123,7 +123,7 @@ def sums_by_job(columns: Columns, share: Variables, jobs: int) -> tuple[Expressi
 
 def base_program(
     instance: AllocationInstance,
-    columns: Columns,
+    columns: JobColumns,
     rows: Collection[str] | None,
     *,
     deadlines: bool,
@@ -157,7 +157,7 @@ def base_program(
 
 
 def _held(
-    instance: AllocationInstance, columns: Columns, share: Variables, scale: Floats, which: list[int]
+    instance: AllocationInstance, columns: JobColumns, share: Variables, scale: Floats, which: list[int]
 ) -> Expression:
     """Return the average number of GPUs that count against each limit."""
     chosen = [np.flatnonzero(limited(instance, instance.limits[k], columns)) for k in which]

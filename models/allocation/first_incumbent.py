@@ -12,7 +12,7 @@ import numpy as np
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.instances.allocation import AllocationArrays
-from flowlex.models.allocation.allocation_linear_program import Columns, run_columns
+from flowlex.models.allocation.allocation_linear_program import JobColumns, run_columns
 from flowlex.models.allocation.policies import Step
 from flowlex.models.allocation.policy_linear_programs import TOTALS, PolicyProgram
 
@@ -23,7 +23,7 @@ def isolated(view: AllocationArrays) -> Floats:
     return np.asarray(share / np.maximum(share.sum(axis=1), 1.0)[:, None])
 
 
-def first_answer(task: PolicyProgram) -> tuple[Outcome, tuple[Step, ...], Columns]:
+def first_answer(task: PolicyProgram) -> tuple[Outcome, tuple[Step, ...], JobColumns]:
     """Return the incumbent, a step whose duals prove its bound (none for some policies), and the columns."""
     view = task.instance.arrays
     columns, jobs = run_columns(view, sharing=False), np.zeros(len(view.scale), bool)

@@ -34,7 +34,7 @@ from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.instances.model_changes import Bounds, Changes, Constraint, Cost, Drop, Fix, Variable
-from flowlex.models.allocation.allocation_linear_program import Base, Columns, raised_program, sums_by_job
+from flowlex.models.allocation.allocation_linear_program import Base, JobColumns, raised_program, sums_by_job
 from flowlex.models.allocation.first_incumbent import first_answer
 from flowlex.models.allocation.methods.pair_pricing import PairPrices
 from flowlex.models.allocation.methods.random_partition import combined, divided
@@ -68,7 +68,7 @@ class AllocationRun(Run):
 
     steps: tuple[Step, ...] = ()
     level: Floats | None = None
-    columns: Columns = field(default_factory=Columns.none)
+    columns: JobColumns = field(default_factory=JobColumns.none)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -399,7 +399,7 @@ class Allocation(Model[AllocationInstance, AllocationSolution, AllocationRun]):
         measured = self.policy == "makespan" and not self._main_cost_changed and value > 0
         return Fraction(quickest(self.instance)) / value if measured else value
 
-    def _reached(self, columns: Columns, share: Floats) -> float:
+    def _reached(self, columns: JobColumns, share: Floats) -> float:
         """Compute the common rise of all gains, or the total throughput or negative cost, of given shares."""
         view, n = self.instance.arrays, len(self._labels)
         throughput = columns.per_job(share, n)

@@ -32,7 +32,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, Outcome, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance
-from flowlex.models.allocation.allocation_linear_program import Base, Columns, raised_program
+from flowlex.models.allocation.allocation_linear_program import Base, JobColumns, raised_program
 
 #: Duals of levels above this fraction of the largest count as positive (a full job missed here is found later).
 _POSITIVE = 1e-7
@@ -92,7 +92,7 @@ class Raise:
     outcome: Outcome
     steps: tuple[Step, ...] = ()
     level: Floats | None = None
-    columns: Columns | None = None  # those of an answer that is not of the last program
+    columns: JobColumns | None = None  # those of an answer that is not of the last program
 
 
 def quickest(instance: AllocationInstance) -> float:

@@ -16,7 +16,7 @@ from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOption
 from flowlex.instances.allocation import AllocationInstance
 from flowlex.models.allocation.allocation_linear_program import (
     Base,
-    Columns,
+    JobColumns,
     base_program,
     equal_throughput,
     run_columns,
@@ -54,7 +54,7 @@ class Answer:
     outcome: Outcome
     steps: tuple[Step, ...]
     level: Floats | None
-    columns: Columns
+    columns: JobColumns
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class PolicyProgram:
     options: SolveOptions = field(default_factory=SolveOptions)
     many: Integers | None = None  # (n,) number of identical jobs that each job represents; None: one
 
-    def build(self, columns: Columns) -> Base:
+    def build(self, columns: JobColumns) -> Base:
         """Build the constraints that all policies share, over given columns."""
         return base_program(self.instance, columns, self.rows, deadlines=self.deadlines, many=self.many)
 
@@ -187,7 +187,7 @@ class PolicyProgram:
         base = self.base()
         known = self._likely()
         if known is not None:
-            base = self.build(Columns.joined([base.columns, known]))
+            base = self.build(JobColumns.joined([base.columns, known]))
         return PricedMaster(PairPrices(self.instance, many=self.many), base, self.build, self.options)
 
     def _scaled(self, program: LinearProgram) -> Outcome:
@@ -195,7 +195,7 @@ class PolicyProgram:
         scaled, scales = scale_program(program, ("rise",) if "rise" in program.variable_blocks else ())
         return scales.restored(solve(scaled, self.engine, self.options))
 
-    def _likely(self) -> Columns | None:
+    def _likely(self) -> JobColumns | None:
         """Return initial pairs: those in the optimum of an aggregation of nearly identical jobs."""
         if self.policy in ("hierarchical", "finish_time"):  # shares depend on more than weights
             return None
@@ -211,7 +211,7 @@ class PolicyProgram:
             return None
         columns, _ = about.spread(answer.columns, np.maximum(answer.outcome.values[: answer.columns.count], 0.0))
         pairs = columns.paired
-        return Columns(columns.first[pairs], columns.second[pairs], columns.gpu[pairs], columns.speed[pairs])
+        return JobColumns(columns.first[pairs], columns.second[pairs], columns.gpu[pairs], columns.speed[pairs])
 
     def _solved(self, master: Master) -> Answer:
         labels = [job.name for job in self.instance.jobs]
@@ -238,7 +238,7 @@ class PolicyProgram:
         return fill(master, self.gain, self.pace, labels, unit=self.unit, once=once)
 
 
-def _filled(columns: Columns, share: Floats, needed: Floats, most: float, *, speed: bool) -> Floats:
+def _filled(columns: JobColumns, share: Floats, needed: Floats, most: float, *, speed: bool) -> Floats:
     """Increase the shares of jobs whose shortfall is within the solver's tolerance."""
     short = needed - columns.per_job(share, len(needed), speed=speed)
     alone = np.flatnonzero(~columns.paired)

@@ -11,7 +11,7 @@ import numpy as np
 from flowlex.formulations.program_arrays import Floats
 from flowlex.formulations.solver_outcome import Status
 from flowlex.instances.allocation import AllocationInstance
-from flowlex.models.allocation.allocation_linear_program import Columns, equal_throughput
+from flowlex.models.allocation.allocation_linear_program import JobColumns, equal_throughput
 from flowlex.models.allocation.dual_multipliers import Multipliers
 from flowlex.models.allocation.policies import Step
 from flowlex.models.allocation.policy_linear_programs import PolicyProgram
@@ -40,7 +40,7 @@ class AllocationSolution(Solution):
     row_name: ClassVar[str] = "job"
 
     source: AllocationInstance = field(repr=False)
-    columns: Columns = field(repr=False)
+    columns: JobColumns = field(repr=False)
     share: Floats = field(repr=False)
     steps: tuple[Step, ...] = field(default=(), repr=False)
     level: Floats | None = field(default=None, repr=False)

@@ -33,7 +33,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Prices:
+class LoadPrices:
     """Prices of loads or ports: ``unit`` (its number), slots ``begin .. end - 1``, price per unit sent.
 
     For lateness, ports may have another price in the ``last`` slot; between the two it is linear.
@@ -57,8 +57,8 @@ class LevelProof:
     level: int
     lam: Integers  # (transfers of the part,) price of sending one unit
     # load, port: a pair is ``sender * machines + receiver``, a port ``machine``, or ``machines + machine`` inwards
-    load: Prices
-    port: Prices = field(default_factory=Prices)
+    load: LoadPrices
+    port: LoadPrices = field(default_factory=LoadPrices)
     scale: int = 1  # the integer that stands for a price of 1
     mu: dict[int, int] = field(default_factory=dict)  # price by level, for higher levels
     nu: int = 0  # price of total lateness
@@ -123,20 +123,20 @@ def highest_level(grid: Grid, bands: Bands, load: Load) -> SchedulePart | None:
     return SchedulePart(grid.transfer[members], (LevelProof(level, confined[:, members].sum(axis=0), prices),))
 
 
-def _band_prices(grid: Grid, bands: Bands, load: Load, chosen: NDArray[np.bool_]) -> Prices:
+def _band_prices(grid: Grid, bands: Bands, load: Load, chosen: NDArray[np.bool_]) -> LoadPrices:
     """Prices of 1 on chosen pieces."""
     at = np.flatnonzero(chosen)
     ones = np.ones(len(at), np.int64)
     return _merged(_number(grid, load)[bands.unit[at]], bands.begin[at], bands.end[at], ones)
 
 
-def _merged(unit: Integers, begin: Integers, end: Integers, price: Integers) -> Prices:
+def _merged(unit: Integers, begin: Integers, end: Integers, price: Integers) -> LoadPrices:
     """Prices in the order of units and time; adjacent runs with equal prices become one."""
     if not len(unit):
-        return Prices()
+        return LoadPrices()
     breaks = (np.diff(unit) != 0) | (begin[1:] != end[:-1]) | (np.diff(price) != 0)
     first, last = np.flatnonzero(np.r_[True, breaks]), np.flatnonzero(np.r_[breaks, True])
-    return Prices(unit[first], begin[first], end[last], price[first])
+    return LoadPrices(unit[first], begin[first], end[last], price[first])
 
 
 def _number(grid: Grid, load: Load) -> Integers:
@@ -197,12 +197,12 @@ def scaled(values: Floats, scale: int) -> NDArray[np.int64]:
     return np.rint(values * scale).astype(np.int64)
 
 
-def _prices(cells: Cells, unit: Integers, cell: Integers, price: Integers, joined: bool) -> Prices:
+def _prices(cells: Cells, unit: Integers, cell: Integers, price: Integers, joined: bool) -> LoadPrices:
     """Nonzero duals of cells; where units may be late (in slots), every cell stays a run of its own."""
     kept = np.flatnonzero(price)
     kept = kept[np.lexsort((cell[kept], unit[kept]))]
     runs = unit[kept], cells.edges[cell[kept]], cells.edges[cell[kept] + 1], price[kept]
-    return _merged(*runs) if joined else Prices(*runs)
+    return _merged(*runs) if joined else LoadPrices(*runs)
 
 
 class PartDocument:
@@ -299,7 +299,7 @@ class PartDocument:
             return run_label(f"{self.machines[unit // count]}>{self.machines[unit % count]}", begin, end)
         return run_label(f"{self.machines[unit % count]} {('out', 'in')[unit // count]}", begin, end)
 
-    def _ports(self, prices: Prices) -> Iterator[tuple[str, str, Fraction]]:
+    def _ports(self, prices: LoadPrices) -> Iterator[tuple[str, str, Fraction]]:
         """Rows, labels and multipliers of ports; a price that rises or falls has a row for that."""
         columns = (prices.unit, prices.begin, prices.end, prices.price, prices.last)
         for unit, begin, end, first, last in zip(*(each.tolist() for each in columns), strict=True):

@@ -37,7 +37,14 @@ from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, EngineName, SolveOptions, Status
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
 from flowlex.models.load.node_speed import capacities, largest_remainder, least_makespan_loads
-from flowlex.models.load.partition_network import Groups, PartitionNetwork, build_network, moved_cost, moves_of, summed
+from flowlex.models.load.partition_network import (
+    HolderGroups,
+    PartitionNetwork,
+    build_network,
+    moved_cost,
+    moves_of,
+    summed,
+)
 from flowlex.models.load.solution import PartitionSolution
 from flowlex.models.load.statement import NEEDED, ROWS, state
 from flowlex.models.model_base import Dual, Model, Run
@@ -110,7 +117,7 @@ class LoadPartition(Model[LoadPartitionInstance, PartitionSolution]):
     @cached_property
     def partition(self) -> PartitionNetwork:
         """The network, with the meaning of its arcs."""
-        groups = Groups.of(self.instance.arrays, replicas=self.level == "item")
+        groups = HolderGroups.of(self.instance.arrays, replicas=self.level == "item")
         most = least_makespan_loads(self.capacities, self.total)[1] if self.objective == "makespan" else None
         one_way = most is None and self.level == "node"  # the paper's problem
         return build_network(self.instance, groups, self.targets, most, one_way=one_way, rows=self.declared())

@@ -29,7 +29,7 @@ _FLOATS = 2**53 - 1
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class HolderGroups:
     """Groups of items with equal holders: group of each block (B,), first block (K,), holders (K, N), items (K,)."""
 
     of_block: Integers
@@ -38,7 +38,7 @@ class Groups:
     items: Integers
 
     @classmethod
-    def of(cls, view: LoadPartitionArrays, *, replicas: bool) -> Groups:
+    def of(cls, view: LoadPartitionArrays, *, replicas: bool) -> HolderGroups:
         """Group blocks by their holders, or by their first node if replicas are not used."""
         if replicas:
             # View rows as byte strings: sorting these is a hundred times faster than sorting rows of an array.
@@ -59,7 +59,7 @@ class PartitionNetwork:
     """The network, and the meaning of its arcs."""
 
     network: FlowNetwork
-    groups: Groups
+    groups: HolderGroups
     # possible arc costs: integers for the engines, and exact; the integers are rounded if no common unit fits into 64
     # bits
     units: InUnits
@@ -122,7 +122,7 @@ def summed(block: Integers, node: Integers, items: Integers) -> tuple[Integers, 
 
 def build_network(
     instance: LoadPartitionInstance,
-    groups: Groups,
+    groups: HolderGroups,
     targets: Integers,
     most: Integers | None,
     *,
@@ -177,7 +177,7 @@ def sending_nodes(view: LoadPartitionArrays, targets: Integers | None) -> tuple[
     return above, ~above
 
 
-def moves_of(view: LoadPartitionArrays, groups: Groups, parts: tuple[Integers, Integers, Integers]) -> Integers:
+def moves_of(view: LoadPartitionArrays, groups: HolderGroups, parts: tuple[Integers, Integers, Integers]) -> Integers:
     """Return the moves, (N, N): items processed on a node that does not hold them come from the cheapest holder."""
     moves = np.zeros(view.cost.shape, np.int64)
     block, node, items = parts

@@ -37,12 +37,12 @@ from flowlex.models.pods.methods.admission import NODES, Admission, Admitting, S
 from flowlex.models.pods.methods.balance import BalanceProof, Balancing, move_cost_of
 from flowlex.models.pods.methods.fair_admission import FairAdmitting
 from flowlex.models.pods.methods.placement_policies import with_waiting
-from flowlex.models.pods.methods.price_relaxation import Relaxation
+from flowlex.models.pods.methods.price_relaxation import ClassRelaxation
 from flowlex.models.pods.methods.proof import PlacementRun, proof_document, so_far
 from flowlex.models.pods.problem.admission_levels import Key, Levels, Ranking, ValueMeasure
 from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance
 from flowlex.models.pods.problem.cluster import Cluster, check_running
-from flowlex.models.pods.problem.placement_columns import Groups, PlacementColumns, pods_of_values
+from flowlex.models.pods.problem.placement_columns import PlacementColumns, PodGroups, pods_of_values
 from flowlex.models.pods.problem.stage_programs import StagePrograms, touching
 from flowlex.models.pods.solution import PlacementSolution, share_of
 from flowlex.models.pods.statement import LARGEST_STATEMENT, NEEDED, ROWS, state
@@ -135,9 +135,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return Levels.of_instance(self.instance, self.admission, self.worth)
 
     @cached_property
-    def groups(self) -> Groups:
+    def groups(self) -> PodGroups:
         """Groups of equal pods."""
-        return Groups.of_instance(self.instance, self.levels)
+        return PodGroups.of_instance(self.instance, self.levels)
 
     @cached_property
     def placeable(self) -> PlacementColumns:
@@ -150,9 +150,9 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
         return StagePrograms(self.instance, self._by_pod, self._stated)
 
     @cached_property
-    def bounds(self) -> Relaxation:
+    def bounds(self) -> ClassRelaxation:
         """Bounds on admission and balance."""
-        return Relaxation(self.instance, self.placeable)
+        return ClassRelaxation(self.instance, self.placeable)
 
     def _formulate(self) -> LinearProgram:
         """Return the program of the option ``stage``."""
@@ -340,7 +340,7 @@ class PodPlacement(Model[PodInstance, PlacementSolution, PlacementRun]):
     @cached_property
     def _by_pod(self) -> PlacementColumns:
         """The pairs of single pods and nodes."""
-        return replace(self.placeable, groups=Groups.of_instance(self.instance, self.levels, apart=True))
+        return replace(self.placeable, groups=PodGroups.of_instance(self.instance, self.levels, apart=True))
 
     def state(self, p: Problem) -> None:
         """State the placement by pod, node and card.

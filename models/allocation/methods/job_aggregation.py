@@ -21,7 +21,7 @@ import numpy as np
 
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.instances.allocation import AllocationInstance
-from flowlex.models.allocation.allocation_linear_program import Columns
+from flowlex.models.allocation.allocation_linear_program import JobColumns
 from flowlex.models.allocation.policies import Step
 
 _BY_WEIGHT = ("max_min", "water_filling", "hierarchical")
@@ -61,7 +61,7 @@ class JobClasses:
             prices["deadline"] = due[self.of][~np.isnan(due[self.of])]
         return Step(step.value, prices, step.full[self.of], step.rise)
 
-    def spread(self, columns: Columns, share: Floats) -> tuple[Columns, Floats]:
+    def spread(self, columns: JobColumns, share: Floats) -> tuple[JobColumns, Floats]:
         """Disaggregate: columns of all members and their shares, from the columns and shares of classes."""
         order, alone = np.argsort(self.of, kind="stable"), np.flatnonzero(~columns.paired)
         begin = np.cumsum(self.many) - self.many
@@ -75,7 +75,7 @@ class JobClasses:
             parts.append((order[begin[a] + one], order[begin[b] + other], np.full(len(one), c)))
             amounts.append(share[c] * part)
         jobs, partners, which = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Columns(jobs, partners, columns.gpu[which], columns.speed[which]), np.concatenate(amounts)
+        return JobColumns(jobs, partners, columns.gpu[which], columns.speed[which]), np.concatenate(amounts)
 
 
 def _overlaps(a: int, b: int) -> tuple[Integers, Integers, Floats]:

@@ -27,7 +27,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, Outcome, SolveOptions, Status
 from flowlex.instances.allocation import AllocationInstance
-from flowlex.models.allocation.allocation_linear_program import Base, Columns
+from flowlex.models.allocation.allocation_linear_program import Base, JobColumns
 from flowlex.models.allocation.policies import Goal
 
 #: Columns added per job and round.
@@ -170,7 +170,7 @@ class PairPrices:
         time = self._halves(prices, goal)[0]
         return self._value(prices, goal, time), time
 
-    def look(self, prices: dict[str, Floats], goal: Goal) -> tuple[float, Columns]:
+    def look(self, prices: dict[str, Floats], goal: Goal) -> tuple[float, JobColumns]:
         """Return the upper bound from the duals, and the pairs to add as columns."""
         time, a, b, charge, earned, back, partner = self._halves(prices, goal)
         size = max(float(prices["level"].max(initial=0.0)), float(np.abs(time).max(initial=0.0)), 1e-300)
@@ -235,7 +235,7 @@ class PairPrices:
 
     def _worth(
         self, live: Booleans, a: Floats, b: Floats, charge: Floats, back: Floats, best: Any, least: float
-    ) -> Columns:
+    ) -> JobColumns:
         """Select columns: each job with its best partner and, for larger job types, pairs by rank; a few per job."""
         found, single = [best], self.many == 1
         if not self.unique:
@@ -250,7 +250,7 @@ class PairPrices:
         n = len(self.view.kind)
         key = np.unique((pair * n + first) * n + second)
         pair = key // (n * n)
-        return Columns(key // n % n, key % n, self.view.pair_gpu[pair], self.view.pair_speed[pair])
+        return JobColumns(key // n % n, key % n, self.view.pair_gpu[pair], self.view.pair_speed[pair])
 
     def _by_rank(
         self, live: Booleans, a: Floats, b: Floats, charge: Floats, back: Floats
@@ -282,7 +282,9 @@ class PricedMaster:
     ``build`` returns the constraints over given columns.
     """
 
-    def __init__(self, pairs: PairPrices, base: Base, build: Callable[[Columns], Base], options: SolveOptions) -> None:
+    def __init__(
+        self, pairs: PairPrices, base: Base, build: Callable[[JobColumns], Base], options: SolveOptions
+    ) -> None:
         self.base: Base
         self.pairs, self.base, self._build, self._options = pairs, base, build, options
         self.rounds = 0
@@ -298,7 +300,7 @@ class PricedMaster:
             prices = self.pairs.all_rows(rows)
             bound, found = self.pairs.look(prices, goal)
             new = _unknown(joined[0], found)
-            joined[0] = Columns.joined([joined[0], new])
+            joined[0] = JobColumns.joined([joined[0], new])
             arrays = make(self._build(new)).arrays()
             matrix = arrays.matrix.tocsc()[:, : new.count]
             matrix.data = matrix.data * scales.row[matrix.indices]
@@ -325,13 +327,13 @@ class PricedMaster:
         return replace(scales, column=kept).restored(found), last
 
 
-def _unknown(known: Columns, found: Columns) -> Columns:
+def _unknown(known: JobColumns, found: JobColumns) -> JobColumns:
     """Return the pairs that are new; within the solver's tolerance, pricing may return known pairs."""
 
-    def key(columns: Columns) -> Integers:
+    def key(columns: JobColumns) -> Integers:
         most = int(max(known.first.max(initial=0), known.second.max(initial=0), found.second.max(initial=0))) + 2
         types = int(max(known.gpu.max(initial=0), found.gpu.max(initial=0))) + 1
         return np.asarray((columns.first * most + columns.second + 1) * types + columns.gpu)
 
     new = ~np.isin(key(found), key(known))
-    return Columns(found.first[new], found.second[new], found.gpu[new], found.speed[new])
+    return JobColumns(found.first[new], found.second[new], found.gpu[new], found.speed[new])

@@ -27,7 +27,7 @@ import numpy as np
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.solver_outcome import EngineError, Status
 from flowlex.instances.allocation import AllocationArrays, AllocationInstance, JobType
-from flowlex.models.allocation.allocation_linear_program import Columns
+from flowlex.models.allocation.allocation_linear_program import JobColumns
 from flowlex.models.allocation.methods.pair_pricing import PairPrices
 from flowlex.models.allocation.policies import Step
 from flowlex.models.allocation.policy_linear_programs import TOTALS, Answer, PolicyProgram
@@ -151,7 +151,7 @@ def combined(whole: PolicyProgram, parts: list[Part], answers: Iterable[Answer])
         pieces = part.pieces[own.first]
         shares.append(np.maximum(outcome.values[: own.count], 0.0) / pieces)
         second = np.where(own.paired, part.jobs[own.second], -1)
-        columns.append(Columns(part.jobs[own.first], second, own.gpu, own.speed * pieces[:, None]))
+        columns.append(JobColumns(part.jobs[own.first], second, own.gpu, own.speed * pieces[:, None]))
         found.append(_named(part, answer.steps[0].prices, sizes))
     value, bounding = _bound(whole, found)
     rows: dict[str, Any] = {"most": capped, "least": floors, "deadline": owed}
@@ -159,16 +159,16 @@ def combined(whole: PolicyProgram, parts: list[Part], answers: Iterable[Answer])
     kept = {name: bounding[name][rows[name]] for name in rows}
     kept |= {name: bounding[name] for name in ("time", "gpus", *(() if whole.policy in TOTALS else ("level",)))}
     step = Step(value, kept, np.zeros(n, bool))
-    joined, share = _merged(Columns.joined(columns), np.concatenate(shares))
+    joined, share = _merged(JobColumns.joined(columns), np.concatenate(shares))
     outcome = replace(outcome, status=Status.FEASIBLE, values=share, duals=None, objective=None, bound=None)
     return Answer(outcome, (step,), None, joined)
 
 
-def _merged(columns: Columns, share: Floats) -> tuple[Columns, Floats]:
+def _merged(columns: JobColumns, share: Floats) -> tuple[JobColumns, Floats]:
     """Merge columns of equal jobs and GPU type, which come from pieces of the same job."""
     keys = np.column_stack([columns.first, columns.second, columns.gpu])
     _, first, place = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    once = Columns(*(getattr(columns, name)[first] for name in ("first", "second", "gpu", "speed")))
+    once = JobColumns(*(getattr(columns, name)[first] for name in ("first", "second", "gpu", "speed")))
     return once, np.asarray(np.bincount(place.ravel(), weights=share, minlength=len(first)), np.float64)
 
 

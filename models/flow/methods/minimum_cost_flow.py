@@ -185,7 +185,7 @@ class NetworkMethod:
         proof = proof_of(self.schedule, prices)
         return replace(self._run_of(last, stages), bounds=bounds, prove=lambda: {"proof": proof})
 
-    def _stage_prices(self, stages: Sequence[Stage], flow: Integers) -> list[Prices]:
+    def _stage_prices(self, stages: Sequence[Stage], flow: Integers) -> list[FlowPrices]:
         """Prices of each of some stages that were solved one after the other; ``flow`` is optimal in all of them."""
         names = list(self.costs)[: len(stages)]
         waits = [name for name in names if name not in self.priced.rules.rank_names]
@@ -237,7 +237,7 @@ _SAFE = 2.0**61
 
 
 @dataclass(frozen=True, eq=False)
-class Prices:
+class FlowPrices:
     """Dual prices, in the unit of the weighted sum of some stages."""
 
     weights: Mapping[str, int]  # weight of each stage by name, the last one at last
@@ -250,7 +250,7 @@ class Prices:
     cost: NDArray[Any]  # (A,) weighted cost of every arc
 
 
-def waiting_prices(schedule: ScheduleNetwork, flow: Integers, names: Sequence[str]) -> list[Prices]:
+def waiting_prices(schedule: ScheduleNetwork, flow: Integers, names: Sequence[str]) -> list[FlowPrices]:
     """Prices of each of the stages ``names`` (shortfall and waiting tasks, in order) at an optimal flow."""
     short, level = _first_exits(schedule, flow)
     found = []
@@ -293,7 +293,7 @@ def _first_exits(schedule: ScheduleNetwork, flow: Integers) -> tuple[Integers, I
     return distinct[which, 0], distinct[which, 1]
 
 
-def combined_prices(schedule: ScheduleNetwork, stages: dict[str, Stage]) -> Prices:
+def combined_prices(schedule: ScheduleNetwork, stages: dict[str, Stage]) -> FlowPrices:
     """Prices of the last of some stages that were solved one after the other."""
     network = schedule.network
     cost, potential = np.zeros(network.arc_count, np.int64), np.zeros(network.node_count, np.int64)
@@ -317,7 +317,7 @@ def _largest(values: NDArray[Any]) -> float:
 
 def prices_of(
     schedule: ScheduleNetwork, weights: Mapping[str, int], cost: NDArray[Any], potential: NDArray[Any]
-) -> Prices:
+) -> FlowPrices:
     """Return the prices of optimal potentials of the network with the weighted cost."""
     network = schedule.network
     nodes, arcs = network.node_blocks, network.arc_blocks
@@ -346,10 +346,10 @@ def prices_of(
     if gates:
         through = np.maximum(-reduced[arcs["preempted"].slice], 0).tolist()
         preempt = {j: price for j, price in zip(gates, through, strict=True) if price}
-    return Prices(weights, (machine + extra).tolist(), job.tolist(), apart, preempt, cost)
+    return FlowPrices(weights, (machine + extra).tolist(), job.tolist(), apart, preempt, cost)
 
 
-def duals_of(schedule: ScheduleNetwork, prices: Prices, flow: Integers, machine: Integers) -> dict[str, Dual]:
+def duals_of(schedule: ScheduleNetwork, prices: FlowPrices, flow: Integers, machine: Integers) -> dict[str, Dual]:
     """Duals of machines and unscheduled vertices, and the cost of each task on its ``machine`` including these."""
     network, blocks = schedule.network, schedule.network.arc_blocks
     used = {
@@ -367,7 +367,7 @@ def duals_of(schedule: ScheduleNetwork, prices: Prices, flow: Integers, machine:
     return {name: Dual.of_block(network.node_blocks[name], np.array(each, kind)) for name, each in values.items()}
 
 
-def proof_of(schedule: ScheduleNetwork, prices: Sequence[Prices], free: Sequence[str] = ()) -> dict[str, Any]:
+def proof_of(schedule: ScheduleNetwork, prices: Sequence[FlowPrices], free: Sequence[str] = ()) -> dict[str, Any]:
     """The proof of the last stage of each of the prices, and of stages that cost nothing (``free``)."""
     stages = {list(each.weights)[-1]: [_leaf(schedule, each)] for each in prices}
     stages |= {name: [{"complete": ["task"]}] for name in free}
@@ -376,7 +376,7 @@ def proof_of(schedule: ScheduleNetwork, prices: Sequence[Prices], free: Sequence
     return {"format": 3, "stages": stages}
 
 
-def _leaf(schedule: ScheduleNetwork, prices: Prices) -> dict[str, Any]:
+def _leaf(schedule: ScheduleNetwork, prices: FlowPrices) -> dict[str, Any]:
     """Multipliers of the rows of the statement, and of the stages before."""
     priced = schedule.priced
     machines, jobs, least = priced.instance.machines, priced.instance.jobs, priced.shares[:, 0]

@@ -35,7 +35,7 @@ from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.interval_schedules import pile
 from flowlex.models.jit.methods.plan_search import SearchState
-from flowlex.models.jit.multipliers import LATENESS, LevelProof, Prices, common_scale, scaled
+from flowlex.models.jit.multipliers import LATENESS, LevelProof, LoadPrices, common_scale, scaled
 from flowlex.models.jit.slot_programs import Cells, latest_end
 from flowlex.models.jit.transfer_slot_grid import Grid, Load
 
@@ -286,8 +286,8 @@ class _LinearPrices:
         first, last = (
             np.concatenate([side[end, at] for side, at in zip(self.ports, rows, strict=True)]) for end in (0, 1)
         )
-        port = Prices(unit, cells.edges[cell], cells.edges[cell + 1], first, last)
-        return LevelProof(LATENESS, self.lam, Prices(), port, self.scale, {}, self.scale)
+        port = LoadPrices(unit, cells.edges[cell], cells.edges[cell + 1], first, last)
+        return LevelProof(LATENESS, self.lam, LoadPrices(), port, self.scale, {}, self.scale)
 
 
 class _Pieces:

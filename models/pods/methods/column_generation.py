@@ -33,7 +33,7 @@ from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.sessions.growing_program import INFINITY, GrowingProgram
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.pods.methods.node_patterns import Pattern, Pricing
-from flowlex.models.pods.methods.price_relaxation import Prices
+from flowlex.models.pods.methods.price_relaxation import ResourcePrices
 from flowlex.models.pods.problem.balance_measures import MEASURES, Measure
 from flowlex.models.pods.problem.cluster import Cluster, stays
 from flowlex.models.pods.problem.group_rules import broken_rules
@@ -50,7 +50,7 @@ _NONE = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
-class Proof:
+class IntervalBound:
     """The bound proven by one master program over an interval."""
 
     bound: float  # proven lower bound in scaled units; minus infinity if nothing was proven in time
@@ -75,7 +75,7 @@ class PodPrices:
 
 
 @dataclass(eq=False)
-class Columns:
+class PatternMaster:
     """Patterns of one balance problem and the programs over them."""
 
     view: PodArrays
@@ -157,7 +157,7 @@ class Columns:
         coupling = self._coupling(kind)
         return duals[: len(coupling)] @ coupling, float(duals[len(coupling)]) if self.measure.centred else 0.0
 
-    def stated(self, proof: Proof, low: float, high: float) -> PodPrices:
+    def stated(self, proof: IntervalBound, low: float, high: float) -> PodPrices:
         """Return the multipliers of a proof in units of loads."""
         unit, paid = self.measure.total(self.scale, 1), len(self.placing)
         pod, rest = proof.prices[:paid] @ self.placing, proof.prices[paid:]
@@ -170,7 +170,7 @@ class Columns:
         quota = tuple(zip(members, of_quota.tolist(), strict=True))
         return PodPrices(*ends, pod * unit, mean * unit / self.scale, move * unit, quota)
 
-    def prove(self, low: float, high: float, target: float) -> Proof:
+    def prove(self, low: float, high: float, target: float) -> IntervalBound:
         """Bound the balance over an interval of the mean, in scaled units (largest load: with the cap ``high``).
 
         It ends if the bound reaches ``target``, if no pattern improves it, or at a limit.
@@ -214,7 +214,7 @@ class Columns:
             settled = new == 0 and turn > 0
             if best >= target or settled or self.late:
                 break
-        return Proof(best, relaxed, mean, centre, settled)
+        return IntervalBound(best, relaxed, mean, centre, settled)
 
     def _penalties(self, rows: int) -> Floats:
         """Penalty for violating each row; for groups of the order of a pod's cost, which stabilizes the duals."""
@@ -326,7 +326,7 @@ _LARGE = ((20_000_000, 100_000),)
 
 
 @dataclass(eq=False)
-class _Worths(Columns):
+class _AdmissionMaster(PatternMaster):
     """The master program in which a pattern's profit is the value of its pods of one level; loads have no cost.
 
     Multipliers of resources let pods be split over nodes; multipliers e_g of pods use integer patterns. For any e and
@@ -370,7 +370,7 @@ def most_by_patterns(
     *,
     large: bool = False,
     until: float | None = None,
-) -> tuple[Prices | None, Cluster | None]:
+) -> tuple[ResourcePrices | None, Cluster | None]:
     """Bound a level given the values ``kept`` of the levels above, with proof, and build a placement from patterns.
 
     A placement is searched only if the bound exceeds ``enough``; bound and placement are None if not found.
@@ -390,7 +390,7 @@ def most_by_patterns(
     most = np.where(loose & (of > level), 0, demand.most)
     demand = replace(demand, most=most, quota=quota)
     measure = MEASURES["max_load"]
-    columns = _Worths(instance.arrays, demand, placeable.cards, measure, placeable.move_budget, until=until)
+    columns = _AdmissionMaster(instance.arrays, demand, placeable.cards, measure, placeable.move_budget, until=until)
     columns.worth = np.where(loose & (of == level), levels.worth[demand.pod], 0).astype(np.float64)
     columns.learn(np.where(levels.of > level, -1, node))
     chosen, value = None, float(enough)
@@ -414,5 +414,5 @@ def most_by_patterns(
         price[k] = float((pod_price[demand.of[pods]] / levels.worth[pods]).max(initial=0.0))
     paid = tuple(float(price[k]) for k in range(level))
     none = np.zeros(0)
-    prices = Prices(-proof.bound, none, none, (), paid, stated.move, pods=(pod_price, demand.of))
+    prices = ResourcePrices(-proof.bound, none, none, (), paid, stated.move, pods=(pod_price, demand.of))
     return prices, found

@@ -45,7 +45,7 @@ _COLUMNS, _GROUPS = 3_000_000, 200
 
 
 @dataclass(frozen=True, eq=False)
-class Prices:
+class ResourcePrices:
     """Dual multipliers that prove an upper bound on the value of a level, or a lower bound on the balance's sum."""
 
     bound: float  # the proven bound: units of the level, or the sum of the balance
@@ -79,7 +79,7 @@ class _Built(NamedTuple):
     cards: dict[int, CardRows]
 
 
-class Relaxation:
+class ClassRelaxation:
     """The programs of one instance."""
 
     def __init__(self, instance: PodInstance, placeable: PlacementColumns) -> None:
@@ -107,7 +107,7 @@ class Relaxation:
 
     # Phase 1
 
-    def most(self, level: int, kept: Sequence[int], options: SolveOptions) -> Prices | None:
+    def most(self, level: int, kept: Sequence[int], options: SolveOptions) -> ResourcePrices | None:
         """Bound a level, given the values ``kept`` of the levels above, with proof; None if not solved."""
         if len(self.group) > _COLUMNS or not len(self.group):
             return None
@@ -155,7 +155,7 @@ class Relaxation:
 
     def even(
         self, measure: Measure, admitted: Sequence[int], points: list[Floats], options: SolveOptions
-    ) -> tuple[Prices, Floats] | None:
+    ) -> tuple[ResourcePrices, Floats] | None:
         """Return the bound of the balance's sum with its proof, and the optimal (C,) loads in percent, or None."""
         if len(self.group) > _COLUMNS:
             return None
@@ -176,7 +176,7 @@ class Relaxation:
         options: SolveOptions,
         *,
         largest: bool,
-    ) -> tuple[float, Prices] | None:
+    ) -> tuple[float, ResourcePrices] | None:
         """Least or largest mean load in percent of placements whose balance's sum is at most ``at_most``, with proof.
 
         The proof shows that the sum exceeds ``at_most`` for every mean beyond.
@@ -290,7 +290,7 @@ class Relaxation:
         kept: int = 0,
         measure: Measure | None = None,
         mean: float = 0.0,
-    ) -> Prices:
+    ) -> ResourcePrices:
         """Return the duals in units of the instance, as absolute values because rounding may give wrong signs."""
         blocks, scale = built.program.constraint_blocks, 1.0 if measure is None else measure.total(SCALE, 1)
 
@@ -303,7 +303,7 @@ class Relaxation:
         capacity, slope = self.view.capacity[self.classes.first], None
         if measure is not None:
             slope = sum(-duals[blocks[name].rows] for name in measure.loaded) * SCALE / scale / self.classes.count
-        return Prices(
+        return ResourcePrices(
             bound,
             of("cpu") / capacity[:, 1],
             of("memory") / capacity[:, 2],

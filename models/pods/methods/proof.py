@@ -17,7 +17,7 @@ from flowlex.models.model_base import Run
 from flowlex.models.pods.methods.admission import Admission
 from flowlex.models.pods.methods.balance import BalanceProof
 from flowlex.models.pods.methods.column_generation import PodPrices
-from flowlex.models.pods.methods.price_relaxation import Prices, Relaxation
+from flowlex.models.pods.methods.price_relaxation import ClassRelaxation, ResourcePrices
 from flowlex.models.pods.problem.admission_levels import Levels
 from flowlex.models.pods.problem.balance_measures import Measure
 from flowlex.models.pods.problem.cluster import Cluster
@@ -47,9 +47,9 @@ def so_far(
 
 def proof_document(
     instance: PodInstance,
-    relaxation: Relaxation,
+    relaxation: ClassRelaxation,
     levels: Levels,
-    admission: Mapping[int, Prices],
+    admission: Mapping[int, ResourcePrices],
     balance: BalanceProof,
     measure: Measure,
 ) -> dict[str, Any]:
@@ -71,14 +71,14 @@ def proof_document(
 class ProofNames:
     """Multipliers by the labels of their rows."""
 
-    def __init__(self, instance: PodInstance, relaxation: Relaxation, levels: Levels) -> None:
+    def __init__(self, instance: PodInstance, relaxation: ClassRelaxation, levels: Levels) -> None:
         self.instance, self.relaxation, self.levels = instance, relaxation, levels
         self.nodes = [instance.nodes[n].name for n in relaxation.classes.first.tolist()]
         self.many = relaxation.classes.count.astype(np.float64)
         one = {kind_of(pod): p for p, pod in reversed(list(enumerate(instance.pods)))}
         self.pods = np.array(sorted(one.values()), np.int64)  # one pod of each kind
 
-    def _resources(self, prices: Prices, unit: float) -> dict[str, Any]:
+    def _resources(self, prices: ResourcePrices, unit: float) -> dict[str, Any]:
         slots = {
             f"{node},{share!r}": -price * unit
             for node, of in zip(self.nodes, prices.size, strict=True)
@@ -92,7 +92,7 @@ class ProofNames:
             "rule": _at((name, -unit * price) for name, price in prices.rules.items()),
         }
 
-    def of_level(self, level: int, prices: Prices) -> dict[str, Any]:
+    def of_level(self, level: int, prices: ResourcePrices) -> dict[str, Any]:
         """The leaf of the most of a level."""
         levels, own = self.levels, float(self.levels.unit[level])
         earlier = {
@@ -124,7 +124,7 @@ class ProofNames:
             "pod": _at((name, min(0.0, y)) for name, y, stays in each if not stays),
         }
 
-    def of_lines(self, measure: Measure, low: float, high: float, prices: Prices) -> dict[str, Any]:
+    def of_lines(self, measure: Measure, low: float, high: float, prices: ResourcePrices) -> dict[str, Any]:
         """A piece with slopes of loads and prices of resources."""
         assert prices.slope is not None
         slope, size = prices.slope, float(self.many.sum())

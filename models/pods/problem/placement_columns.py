@@ -18,7 +18,7 @@ from flowlex.models.pods.problem.group_rules import may_use
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class PodGroups:
     """Groups of pods that are equal except for their names (column aggregation). Sizes: P pods, K groups."""
 
     of: Integers  # (P,) group of each pod
@@ -26,7 +26,7 @@ class Groups:
     count: Integers  # (K,) pods in each group
 
     @classmethod
-    def of_instance(cls, instance: PodInstance, levels: Levels, *, apart: bool = False) -> Groups:
+    def of_instance(cls, instance: PodInstance, levels: Levels, *, apart: bool = False) -> PodGroups:
         """Group the pods; ``apart``: one group per pod."""
         view = instance.arrays
         if apart:
@@ -49,7 +49,7 @@ class PlacementColumns:
     """Pairs of a group and a node that no rule excludes beforehand, and their cards."""
 
     view: PodArrays
-    groups: Groups
+    groups: PodGroups
     levels: Levels
     cards: bool
     move_budget: float
