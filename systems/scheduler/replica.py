@@ -152,6 +152,8 @@ class Replica:
     def _call(self, run: Callable[[], T], *, changes: bool = False, urgent: bool = False) -> Future[T]:
         if self._queue.qsize() > _MOST_WAITING and not urgent:
             raise BusyError(f"{self._queue.qsize()} requests wait")
+        if not (self._usable or urgent):  # they would wait until the state is read, or the database answers
+            raise self._unusable()
         future: Future[T] = Future()
         self._queue.put((run, future, changes))
         return future
@@ -192,9 +194,12 @@ class Replica:
 
     def _core(self) -> Core:
         if not self._usable:
-            raise StorageError(self.failing or "the state is read from the database again")
+            raise self._unusable()
         self._memory.core.solve_ahead()
         return self._memory.core
+
+    def _unusable(self) -> StorageError:
+        return StorageError(self.failing or "the state is read from the database again")
 
     def _known(self, holder: str, key: str, body: str) -> Answer | None:
         """Return the answer to a request that came before."""
@@ -382,12 +387,17 @@ class Replica:
         # None stays after a failure, such as records that only a snapshot holds by now.
         spare, self._spare = self._spare, None
         if spare is None:
+            self.database.database.ping()  # before questions have to wait for it
             self._call(self._follow_up, urgent=True).result()
             return
-        while spare.follow(self.database, _HOLD_S):
-            if spare.number > self._memory.number:
-                spare.core.foresee()
-                spare = self._call(partial(self._change_places, spare), urgent=True).result()
+        try:
+            while spare.follow(self.database, _HOLD_S):
+                if spare.number > self._memory.number:
+                    spare.core.foresee()
+                    spare = self._call(partial(self._change_places, spare), urgent=True).result()
+        except sa.exc.SQLAlchemyError:
+            self._spare = spare
+            raise
         self._spare = spare
 
     def _change_places(self, spare: Memory) -> Memory:

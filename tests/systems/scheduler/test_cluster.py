@@ -220,6 +220,35 @@ def test_a_leader_whose_database_is_silent_sends_its_clients_away(api, monkeypat
     wait_until(lambda: api.post("/v1/events", json={"events": [machine("m0")]}).status_code == 200)
 
 
+def test_a_follower_answers_questions_while_its_database_is_silent(start, monkeypatch):
+    api, follower = start(lease_s=1e6), start(leads=False, lease_s=1e6)
+    send(api, machine("m0"), job("j", "a"))
+    api.post("/v1/step")
+    wait_until(lambda: follower.replica._memory.number == 2 and follower.replica._spare is not None)
+    asked = []
+
+    def silent(*_):
+        asked.append(time.monotonic())
+        time.sleep(1.0)
+        raise sa.exc.OperationalError("SELECT", {}, OSError("server closed the connection"))
+
+    with monkeypatch.context() as patch:
+        for name in ("records", "lease"):
+            patch.setattr(follower.replica.database, name, silent)
+        patch.setattr(follower.replica.database.database, "ping", silent)
+        for without_spare in (False, True):
+            begun = len(asked)
+            if without_spare:
+                follower.replica._spare = None
+            wait_until(lambda begun=begun: len(asked) > begun + 1)
+            for _ in range(5):
+                began = time.monotonic()
+                assert follower.get("/v1/placements").json()["places"] == {"a": "m0"}
+                assert time.monotonic() - began < 0.5
+    send(api, job("k", "b"))
+    wait_until(lambda: follower.replica._memory.number == 3)
+
+
 def test_a_defect_in_a_step_leaves_the_state_of_the_log(api, monkeypatch):
     send(api, machine("m0"), job("j", "a"))
     monkeypatch.setattr(ClusterCore, "decide", lambda self, at_s: 1 / 0)
