@@ -11,9 +11,9 @@ from flowlex.instances.flow import FlowInstance
 from flowlex.instances.instance_base import Part
 from flowlex.models.flow.goals import Goal
 from flowlex.models.model_base import ModelError
-from flowlex.models.step_latency import Replayed
 from flowlex.systems.scheduler import event_log as ev
 from flowlex.systems.scheduler.live.scheduler import Delta, EventError, FlowScheduler
+from flowlex.systems.scheduler.step_latency import Replayed
 
 
 @dataclass

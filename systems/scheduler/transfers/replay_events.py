@@ -9,8 +9,8 @@ from typing import Any
 from flowlex.formulations.solver_outcome import Status
 from flowlex.instances.instance_base import Part
 from flowlex.models.model_base import ModelError
-from flowlex.models.step_latency import Replayed
 from flowlex.systems.scheduler import event_log as ev
+from flowlex.systems.scheduler.step_latency import Replayed
 from flowlex.systems.scheduler.transfers.scheduler import JitEventError, JitScheduler, JitStep
 
 
