@@ -2,6 +2,8 @@ r"""Bounds and placements of phase 2 by column generation over node patterns (Da
 
 `benchmarks/openb.py`, admission with 45 s: 3290 of at most 3290 pods with patterns, 3250 of 3290 without; 100 nodes
 at 130 % load: 99 of 99, without 98 of 115.
+The gap of the deviation of 100 nodes at 130 % load is 2.2 %, without patterns 100 %; of the mean distance of 100 nodes
+and 500 pods that all fit 3.4 %, without 5.3 %.
 
 The master program chooses one pattern per node such that every pod is placed; the pricing problem is solved by
 `flowlex.models.pods.methods.node_patterns`. Any multipliers y give the proven bound

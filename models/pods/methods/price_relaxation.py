@@ -1,6 +1,8 @@
 r"""Bounds by linear programs over node classes, with patterns of cards and fractional pods.
 
 Every bound of large placements rests on it: 96.86 % of all GPUs of `benchmarks/openb.py` in hindsight, at most 96.89 %.
+Without it, node patterns leave 54 instead of 3.4 % of the mean distance open (100 nodes, 500 pods, 60 s), take 21 s
+instead of 3.5 for the deviation, and bound nothing where hardly two pods are alike.
 
 x_gc pods of group g on nodes of class c and z_cf cards of class c with pattern f::
 
