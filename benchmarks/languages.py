@@ -219,7 +219,7 @@ def shifts_pulp(demand, wage):  # type: ignore[no-untyped-def]
     import pulp
 
     m = pulp.LpProblem("shifts")
-    x = pulp.LpVariable.dicts("x", (wage.index, demand.index), cat="Binary")
+    x = m.add_variable_dicts("x", (wage.index, demand.index), cat="Binary")
     m += pulp.lpSum(wage[w] * x[w][s] for w in wage.index for s in demand.index)
     for s in demand.index:
         m += pulp.lpSum(x[w][s] for w in wage.index) >= int(demand[s]), f"cover_{s}"
@@ -234,8 +234,8 @@ def lots_pulp(demand, items, hours):  # type: ignore[no-untyped-def]
 
     m = pulp.LpProblem("lots")
     both = (items.index, demand.columns)
-    make, stock = (pulp.LpVariable.dicts(name, both, 0) for name in ("make", "stock"))
-    setup = pulp.LpVariable.dicts("setup", both, cat="Binary")
+    make, stock = (m.add_variable_dicts(name, both, 0) for name in ("make", "stock"))
+    setup = m.add_variable_dicts("setup", both, cat="Binary")
     pairs = [(i, w) for i in items.index for w in demand.columns]
     m += pulp.lpSum(items.loc[i, "lot"] * setup[i][w] + items.loc[i, "hold"] * stock[i][w] for i, w in pairs)
     for i in items.index:
@@ -255,11 +255,11 @@ def tardiness_pulp(jobs, pairs):  # type: ignore[no-untyped-def]
 
     m = pulp.LpProblem("tardiness")
     horizon, time = int(jobs["time"].sum()), jobs["time"].to_dict()
-    start = {j: pulp.LpVariable(f"start_{j}", 0, horizon - time[j]) for j in jobs.index}
-    late = pulp.LpVariable.dicts("late", jobs.index, 0, horizon)
+    start = {j: m.add_variable(f"start_{j}", 0, horizon - time[j]) for j in jobs.index}
+    late = m.add_variable_dicts("late", jobs.index, 0, horizon)
     m += pulp.lpSum(jobs.loc[j, "weight"] * late[j] for j in jobs.index)
     for a, b in pairs.itertuples(index=False):
-        before = pulp.LpVariable(f"before_{a}_{b}", cat="Binary")
+        before = m.add_variable(f"before_{a}_{b}", cat="Binary")
         m += start[a] + time[a] <= start[b] + horizon * (1 - before), f"forth_{a}_{b}"
         m += start[b] + time[b] <= start[a] + horizon * before, f"back_{a}_{b}"
     for j in jobs.index:
@@ -271,8 +271,8 @@ def bins_pulp(load, pairs, hosts):  # type: ignore[no-untyped-def]
     import pulp
 
     m = pulp.LpProblem("bins")
-    put = pulp.LpVariable.dicts("put", (load.index, hosts), cat="Binary")
-    used = pulp.LpVariable.dicts("used", hosts, cat="Binary")
+    put = m.add_variable_dicts("put", (load.index, hosts), cat="Binary")
+    used = m.add_variable_dicts("used", hosts, cat="Binary")
     m += pulp.lpSum(used.values())
     for v in load.index:
         m += pulp.lpSum(put[v].values()) == 1, f"once_{v}"
@@ -287,7 +287,7 @@ def assignment_pulp(task, gpu, cost):  # type: ignore[no-untyped-def]
     import pulp
 
     m = pulp.LpProblem("assignment")
-    x, price = pulp.LpVariable.dicts("x", (task, gpu), 0, 1), cost.to_dict()
+    x, price = m.add_variable_dicts("x", (task, gpu), 0, 1), cost.to_dict()
     m += pulp.lpSum(price[t, g] * x[t][g] for t in task for g in gpu)
     for t in task:
         m += pulp.lpSum(x[t].values()) == 1, f"task_{t}"

@@ -12,6 +12,7 @@ import pytest
 from flowlex.formulations import UNBOUNDED, EngineError, FlowNetwork, NetworkBuilder, solve
 from flowlex.formulations.lexicographic.lexicographic_network import optimal_face, solve_lexicographic
 from flowlex.validation.certificates import certify_network
+from tests.pulp_solver import solver_of_pulp
 
 ENGINES = ("pulp", "highs", "network")
 
@@ -109,7 +110,7 @@ def test_lowered_programs_state_the_objective_in_its_own_measure() -> None:
     stated = float(network.unit * network.total_cost(outcome.values) + network.constant)
     assert solve(network.to_linear_program(), "highs").objective == pytest.approx(stated)
     problem = network.to_pulp()
-    problem.solve(pulp.PULP_CBC_CMD(msg=0))
+    problem.solve(solver_of_pulp())
     assert pulp.value(problem.objective) == pytest.approx(stated) != outcome.objective
     assert network.stated_cost().tolist() == [c / 10 for c in network.cost.tolist()]
 

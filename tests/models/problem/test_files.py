@@ -11,13 +11,13 @@ from typing import Any
 import highspy
 import numpy as np
 import pandas as pd
-import pulp
 import pytest
 
 import flowlex as fx
 from flowlex.formulations.engines.highs import pass_model, quiet
 from flowlex.formulations.program_files import ProgramFileError, read_program
 from flowlex.models.solution import ModelError
+from tests.pulp_solver import solver_of_pulp
 
 #: A ranged row, an equation, a free column, an integer column, a constant: 2 a + b is smallest at a = 1, b = 2.
 MPS = """NAME mixed
@@ -136,7 +136,7 @@ def test_a_solved_pulp_problem_is_interpreted_by_its_names() -> None:
     problem = p.to_pulp()
     with pytest.raises(fx.StatementError, match="no value"):
         p.interpret(problem)
-    problem.solve(pulp.PULP_CBC_CMD(msg=False))
+    problem.solve(solver_of_pulp())
     s = p.interpret(problem)
     assert (s.objective, s.status, s.certificate.claim) == (32, "feasible", "feasible")
     assert s["x"].sum() == 3
