@@ -347,6 +347,7 @@ class Replica:
     def _watch(self) -> None:
         seen, seen_at, told = Lease(-1, -1, None), time.monotonic(), ""
         while not self._closing.wait(_POLL_S):
+            looked = False
             try:
                 self._compact()
                 if self.term is not None:
@@ -357,6 +358,7 @@ class Replica:
                 cut_off = self._cut_off(self.leader)  # first, as a lease that was renewed meanwhile cannot be taken
                 if (lease := self.database.lease())[:2] != seen[:2]:
                     seen, seen_at = lease, time.monotonic()
+                looked = True
                 self.leader = "" if lease.holder is None else lease.holder["url"]
                 self.failing = "this process follows"
                 silent = lease.holder is None or time.monotonic() > seen_at + self._pace.lease_s
@@ -379,8 +381,8 @@ class Replica:
                     _LOG.error("the database cannot be used: %s", told)
                 if self.term is None:
                     self.failing = f"the database cannot be used: {told}"
-                    # The leader may have been kept from it too.
-                    seen_at = max(seen_at, time.monotonic() - self._pace.lease_s / 2)
+                    if not looked:  # the leader may have been kept from it too; but its lock may only delay a takeover
+                        seen_at = max(seen_at, time.monotonic() - self._pace.lease_s / 2)
 
     def _follow(self) -> None:
         """Apply further records to the second scheduler while questions go to the first, and let them change places."""

@@ -298,6 +298,24 @@ def test_a_follower_takes_over_and_the_old_leader_can_write_nothing(start):
         assert set(connection.scalars(sa.select(LOG.c.term))) == {1, 2}
 
 
+def test_a_takeover_that_waits_for_a_lock_is_tried_again_at_once(start):
+    """The database frees the lock of a leader that was cut off within a commit after some seconds."""
+    api, follower = start(lease_s=4.0), start(leads=False, lease_s=4.0)
+    database, tries = follower.replica.database, []
+    real = database.take_over
+
+    def fails_once(*given):
+        tries.append(time.monotonic())
+        if len(tries) == 1:
+            raise sa.exc.OperationalError("INSERT", {}, Exception("canceling statement due to lock timeout"))
+        return real(*given)
+
+    database.take_over = fails_once
+    api.replica.database.renew = lambda *_: time.sleep(0.01)  # cut off: what it writes does not arrive
+    wait_until(lambda: follower.replica.term == 2)
+    assert tries[1] - tries[0] < 1.5  # half a lease later before
+
+
 def test_a_process_whose_first_look_at_the_lease_fails_leads_later(start, monkeypatch):
     real, looks = SchedulerDatabase.lease, []
 

@@ -7,6 +7,7 @@ database, and everything is healed after each.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import itertools
 import json
 import os
@@ -205,6 +206,7 @@ def collect(url: str, rows: list[tuple[int, int, str]], stop: threading.Event) -
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_nothing_is_lost_whatever_fails(kind: str, network: None, tmp_path: Path) -> None:
+    faulthandler.cancel_dump_traceback_later()  # all runs take longer than any other test may
     runs = SQLITE if kind == "sqlite" else POSTGRES
     if chosen := os.environ.get(f"FLOWLEX_MATRIX_{kind.upper()}"):  # such as 0,3,7, to repeat some of the runs
         runs = [runs[int(each)] for each in chosen.split(",")]
