@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.exact_rationals import rational
+from flowlex.validation.proofs.exact_program import dot, narrow
 
 #: A number of a document: integers as they are, others as decimal or as text, ``"6063/5"`` or ``"1212.6"``.
 Number: TypeAlias = int | float | str
@@ -67,20 +68,6 @@ def total(values: NDArray[np.int64]) -> int:
     return dot(values, np.ones(len(values), dtype=np.int64))
 
 
-def dot(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
-    """Exact ``sum(one * other)``, in 64 bits where every partial sum fits."""
-    if not len(one):
-        return 0
-    size = float(np.abs(one.astype(np.float64)) @ np.abs(other.astype(np.float64)))
-    if size < _SAFE and one.dtype != object and other.dtype != object:
-        return int(one @ other)
-    return sum(a * b for a, b in zip(one.tolist(), other.tolist(), strict=True))
-
-
 def whole(values: Iterable[int]) -> NDArray[np.int64]:
     """Integers as an array; of Python integers beyond 64 bits."""
-    listed = list(values)
-    try:
-        return np.array(listed, dtype=np.int64).reshape(-1)
-    except OverflowError:
-        return np.array(listed, dtype=object).reshape(-1)
+    return narrow(list(values))

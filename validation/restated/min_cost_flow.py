@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from flowlex.instances.min_cost_flow import NetworkInstance
 from flowlex.validation.certificates.certificate import Check, Finding
-from flowlex.validation.certificates.exact_numbers import dot
 from flowlex.validation.certificates.problem_options import NoOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Strict, Verifier, same_values
-from flowlex.validation.proofs.exact_program import Exact, ExactProgram, narrow
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram, dot, narrow
 from flowlex.validation.proofs.network_program import network_program
 from flowlex.validation.restated.program_finding import program_finding
 
@@ -35,13 +34,14 @@ def restate_network(instance: NetworkInstance, options: Mapping[str, Any]) -> Ex
         names, ends = node_names(), zip(instance.tail, instance.head, strict=True)
         return [{"arc": a, "tail": names[tail], "head": names[head]} for a, (tail, head) in enumerate(ends)]
 
-    upper = instance.upper
+    upper: Any = instance.upper
     free = np.zeros(len(upper), bool)
     if None in upper:
         free = np.array([bound is None for bound in upper], bool)
+        upper = [bound or 0 for bound in upper]
     return network_program(
         (np.array(instance.tail, np.int64), np.array(instance.head, np.int64)),
-        (narrow(instance.lower), narrow([bound or 0 for bound in upper]), free),
+        (narrow(instance.lower), narrow(upper), free),
         narrow(instance.cost),
         narrow(instance.supply),
         node_names,
