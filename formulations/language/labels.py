@@ -6,6 +6,7 @@ Two operands meet if one has all the keys of the other: every member of the larg
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -270,9 +271,11 @@ class Index:
     def texts(self, members: Positions | slice = slice(None)) -> list[str]:
         """Labels of some members (all by default) as text: parts joined by commas, quoted where they hold one."""
         written = {key: self.levels[key].texts for key in self.keys}
+        if self.dense and self.keys and isinstance(members, slice) and members == slice(None):
+            return list(map(",".join, itertools.product(*written.values())))
         columns = [[written[k][c] for c in self.codes[k][members].tolist()] for k in self.keys]
         count = len(np.arange(self.count)[members])
-        return [",".join(parts) for parts in zip(*columns, strict=True)] if columns else [""] * count
+        return list(map(",".join, zip(*columns, strict=True))) if columns else [""] * count
 
     def plain_texts(self, members: Positions | slice = slice(None)) -> list[str]:
         """Labels of some members (all by default) as solution files of our models hold them; see `label_text`."""

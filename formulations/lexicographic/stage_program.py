@@ -240,6 +240,7 @@ class StageProgram:
             return Leaf(branches, *self.apart(none)[:2], 0, inf), None
         # The last vertex stays primal feasible if only the cost changed, and dual feasible if bounds did.
         self.lp.setOptionValue("simplex_strategy", _DUAL if branches or not self.kept else _PRIMAL)
+        self.lp.setOptionValue("presolve", "choose")
         if self.until < inf:
             self.lp.setOptionValue("time_limit", self.lp.getRunTime() + self.left)
         run(self.lp)
@@ -255,10 +256,20 @@ class StageProgram:
         stopped = (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kInterrupt)
         if status in stopped or status == highspy.HighsModelStatus.kUnknown:  # nothing is known of this leaf
             return self.leaf(branches, np.zeros(len(self.arrays.row_lower)), 1, cost, low, high), None
-        if status == highspy.HighsModelStatus.kInfeasible:
+        infeasible, unbounded = highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnbounded
+        unclear = status in (unbounded, highspy.HighsModelStatus.kUnboundedOrInfeasible)
+        if unclear or (status == infeasible and not self.lp.getDualRay()[1]):
+            # Presolve of HiGHS 1.15 calls some unbounded programs infeasible (random problem 5555).
+            self.lp.setOptionValue("presolve", "off")
+            self.lp.clearSolver()
+            run(self.lp)
+            status = self.lp.getModelStatus()
+        if status == infeasible:
             return self._empty(branches, low, high), None
-        if status in (highspy.HighsModelStatus.kUnbounded, highspy.HighsModelStatus.kUnboundedOrInfeasible):
-            return self._endless(branches, cost, low, high), None
+        if status == unbounded or unclear:
+            self.ray = self._best_direction(cost)
+            none = np.zeros(len(self.arrays.row_lower) + len(self.added))
+            return Leaf(branches, *self.apart(none)[:2], 1, -inf), None
         if status not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kModelEmpty):
             raise RuntimeError(f"HiGHS ends a relaxation with {self.lp.modelStatusToString(status)!r}")
         solution = self.lp.getSolution()
@@ -320,19 +331,6 @@ class StageProgram:
                 low[b.column] = max(low[b.column], b.side)
         return low, high
 
-    def _endless(self, branches: tuple[Branch, ...], cost: Floats, low: Floats, high: Floats) -> Leaf:
-        """After a run that says unbounded or infeasible: keep the ray, or prove the leaf empty."""
-        self.lp.setOptionValue("presolve", "off")
-        self.lp.clearSolver()
-        run(self.lp)
-        status = self.lp.getModelStatus()
-        self.lp.setOptionValue("presolve", "choose")
-        if status == highspy.HighsModelStatus.kInfeasible:
-            return self._empty(branches, low, high)
-        self.ray = self._best_direction(cost)
-        none = np.zeros(len(self.arrays.row_lower) + len(self.added))
-        return Leaf(branches, *self.apart(none)[:2], 1, -inf)
-
     def _best_direction(self, cost: Floats) -> Floats:
         """The direction in the cone of all rows and bounds, with entries in -1..1, along which the cost falls most."""
         a = self.arrays
@@ -358,13 +356,8 @@ class StageProgram:
         return np.array(solver.getSolution().col_value)
 
     def _empty(self, branches: tuple[Branch, ...], low: Floats, high: Floats) -> Leaf:
+        """The leaf with the multipliers that show that it has no answer."""
         _, found, ray = self.lp.getDualRay()
-        if not found:  # presolve proved it
-            self.lp.setOptionValue("presolve", "off")
-            self.lp.clearSolver()
-            run(self.lp)
-            _, found, ray = self.lp.getDualRay()
-            self.lp.setOptionValue("presolve", "choose")
         duals = np.array(ray) if found else np.zeros(len(self.arrays.row_lower) + len(self.added))
         duals = duals / max(float(np.abs(duals).max(initial=0)), 1e-12)
         none = np.zeros(len(self.arrays.cost))

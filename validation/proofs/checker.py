@@ -698,7 +698,7 @@ class Checker:
     ) -> tuple[Whole, Fraction]:
         """Cost minus what the multipliers of rows take away, of every column, as integers times a unit."""
         parts = [part for part in parts if part[0] and part[2].any()]
-        blocks = [each for each in blocks if each[1].size and each[2].any()]
+        blocks = [(f * b.coefficients[1], b, y) for f, b, y in blocks if b.size and y.any()]
         unit = common_unit([abs(f) for f, _, _ in parts] + [f for f, _, _ in blocks])
         if unit.denominator.bit_length() > 4 * MOST_BITS:
             raise ProofError("the multipliers have a common denominator of too many digits")
@@ -715,7 +715,9 @@ class Checker:
             else:
                 np.add.at(reduced, columns, scaled(values.astype(kind, copy=False), factor))
         for factor, (_, block, y) in zip(times[len(parts) :], blocks, strict=True):
-            taken = block.value.astype(kind, copy=False) * scaled(y.astype(kind, copy=False), factor)[block.row]
+            taken = (
+                block.coefficients[0].astype(kind, copy=False) * scaled(y.astype(kind, copy=False), factor)[block.row]
+            )
             if block.once:
                 reduced[block.column] -= taken
             else:

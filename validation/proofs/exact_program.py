@@ -19,6 +19,8 @@ Positions: TypeAlias = NDArray[np.int64]
 Labels: TypeAlias = Mapping[str, Any]
 #: Sums of products below this stay within 64 bits.
 SAFE = 2.0**62
+#: Coefficients below this are not worth a common divisor.
+_LARGE = 2.0**31
 #: Largest common denominator, in bits: a file of many unlike denominators must not grow without end.
 MOST_BITS = 1 << 16
 
@@ -114,7 +116,8 @@ def dot(a: Whole, b: Whole) -> int:
         return 0
     if a.dtype != object and b.dtype != object and largest(a) * largest(b) * len(a) < SAFE:
         return int(np.dot(a, b))
-    return sum(x * y for x, y in zip(a.tolist(), b.tolist(), strict=True))
+    used = np.flatnonzero(b)  # bounds are 0 mostly
+    return sum(x * y for x, y in zip(a[used].tolist(), b[used].tolist(), strict=True))
 
 
 def scaled(values: Whole, factor: int) -> Whole:
@@ -176,7 +179,7 @@ class ColumnBlock:
     @cached_property
     def places(self) -> dict[str, int]:
         """Column of each label."""
-        return {text: self.start + k for k, text in enumerate(self.written)}
+        return dict(zip(self.written, range(self.start, self.start + self.count), strict=True))
 
     @cached_property
     def labels(self) -> Sequence[Labels]:
@@ -208,7 +211,7 @@ class RowBlock:
     @cached_property
     def places(self) -> dict[str, int]:
         """Position of each label."""
-        return {text: k for k, text in enumerate(self.written)}
+        return dict(zip(self.written, range(self.count), strict=True))
 
     @cached_property
     def once(self) -> bool:
@@ -245,10 +248,18 @@ class RowBlock:
 
     @cached_property
     def size(self) -> float:
-        """Largest absolute coefficient times the most terms of a column."""
+        """Largest of the `coefficients` times the most terms of a column."""
         if not len(self.column):
             return 0.0
-        return largest(self.value) * float(np.bincount(self.column).max())
+        return largest(self.coefficients[0]) * float(np.bincount(self.column).max())
+
+    @cached_property
+    def coefficients(self) -> tuple[Whole, int]:
+        """Coefficients divided by their divisor, and the divisor: large where sides have more digits than they."""
+        if self.value.dtype != object and largest(self.value) < _LARGE:
+            return self.value, 1
+        divisor = math.gcd(*self.value.tolist())
+        return (self.value, 1) if divisor <= 1 else (narrow((self.value // divisor).tolist()), divisor)
 
 
 @dataclass(frozen=True, eq=False)

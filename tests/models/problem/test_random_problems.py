@@ -103,6 +103,10 @@ def _run(seeds: range) -> None:
     assert proven >= 0.98 * len(seeds)
 
 
+def test_an_unbounded_problem_that_presolve_calls_infeasible_is_unbounded() -> None:
+    assert one(5555) == "unbounded, proven"
+
+
 @pytest.mark.rare
 def test_a_hundred_random_problems_have_the_right_status_values_and_proofs() -> None:
     _run(range(100))
