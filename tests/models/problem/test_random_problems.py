@@ -103,8 +103,9 @@ def _run(seeds: range) -> None:
     assert proven >= 0.98 * len(seeds)
 
 
-def test_an_unbounded_problem_that_presolve_calls_infeasible_is_unbounded() -> None:
-    assert one(5555) == "unbounded, proven"
+@pytest.mark.parametrize("seed", [5555, 7991])
+def test_an_unbounded_problem_that_presolve_calls_infeasible_is_unbounded(seed: int) -> None:
+    assert one(seed) == "unbounded, proven"
 
 
 @pytest.mark.rare
