@@ -69,6 +69,7 @@ class Served:
                 return answer.result()
             if self.replica.stuck:
                 break
+        answer.cancel()  # if it has not begun, it never will
         raise TimeoutError
 
     async def read(self, question: Callable[[Any], Any]) -> Response:
