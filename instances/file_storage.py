@@ -217,9 +217,8 @@ def _written(document: Mapping[str, Any]) -> str:
     fields, encode = [], json.JSONEncoder(allow_nan=False, default=json_value).encode
 
     def write(value: Any) -> str:
-        return (
-            repr(value) if type(value) is int else encode(value)
-        )  # an encoder for each number takes ten times as long
+        # An encoder for each number takes ten times as long.
+        return repr(value) if type(value) is int else encode(value)
 
     for name, value in document.items():
         if hasattr(value, "tolist"):
