@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -90,15 +90,41 @@ class StageAnswers(dict[str, StageAnswer]):
         return super().__getitem__(key)
 
 
-class SeriesByName(dict[str, "pd.Series[Any]"]):
-    """Series by name of the rows; an unknown name raises with the nearest one."""
+class SeriesByName(Mapping[str, "pd.Series[Any]"]):
+    """Series by name of the rows, made when asked for; an unknown name raises with the nearest one."""
 
-    def __init__(self, series: Mapping[str, pd.Series[Any]], none: str) -> None:
-        super().__init__(series)
-        self._none = none
+    def __init__(self, blocks: Mapping[str, RowBlock], values: Mapping[str, Floats], none: str) -> None:
+        self._blocks, self._values, self._none = blocks, values, none
+        self._made: dict[str, pd.Series[Any]] = {}
 
-    def __missing__(self, name: object) -> pd.Series[Any]:
-        raise StatementError(nearest("rows named", name, self) if self else self._none)
+    def __getitem__(self, name: str) -> pd.Series[Any]:
+        if name not in self._values:
+            raise StatementError(nearest("rows named", name, self) if self else self._none)
+        if name not in self._made:
+            import pandas as pd
+
+            index = self._blocks[name].index.to_pandas()
+            self._made[name] = pd.Series(self._values[name], index=index, name=name)
+        return self._made[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The series of a name, or the default."""
+        try:
+            return self[name]
+        except StatementError:
+            return default
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,8 +222,8 @@ class ProblemSolution(Solution):
         for name, block in self.problem.rows.items():
             values = to_floats(block.values, block.unit) * x[block.columns]
             gap = np.bincount(block.rows, values, block.index.count) - to_floats(block.rhs, block.unit)
-            found[name] = _series(block, (-gap if block.relation == "<=" else gap) + 0.0, name)
-        return SeriesByName(found, "there are no rows")
+            found[name] = (-gap if block.relation == "<=" else gap) + 0.0
+        return SeriesByName(self.problem.rows, found, "there are no rows")
 
     def _draw(self, ax: Axes | None) -> Axes:
         import matplotlib.pyplot as plt
@@ -271,12 +297,6 @@ class ProblemSolution(Solution):
         }
 
 
-def _series(block: RowBlock, values: Floats, name: str) -> pd.Series[Any]:
-    import pandas as pd
-
-    return pd.Series(values, index=block.index.to_pandas(), name=name)
-
-
 def stage_duals(
     problem: Statement, stage: int, proof: Proof, found: StagesOutcome | None = None
 ) -> dict[str, Floats] | None:
@@ -306,7 +326,7 @@ def stage_duals(
 def duals_by_name(problem: Statement, duals: Mapping[str, Floats] | None) -> SeriesByName:
     """Duals as series; asking for one that is not there says why."""
     none = "this answer has no duals: its optimum is proven by a tree, not by one linear program; relaxed() has them"
-    return SeriesByName({k: _series(problem.rows[k], y, k) for k, y in (duals or {}).items()}, none)
+    return SeriesByName(problem.rows, duals or {}, none)
 
 
 def stage_answers(

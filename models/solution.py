@@ -121,7 +121,7 @@ class Solution:
     unproven: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not hasattr(self.duals, "__missing__"):  # which says why there are none
+        if type(self.duals) is dict:  # others say why there are none
             object.__setattr__(self, "duals", Duals(self.duals))
         for each in fields(self):
             value = getattr(self, each.name)

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import lsqr
 
 from flowlex.formulations.engines.highs import LARGEST, SMALLEST, out_of_range
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import Cut, Leaf, StageResult, StagesOutcome
@@ -223,6 +222,8 @@ def _balanced(arrays: LinearProgramArrays, costs: Sequence[Floats], rows: Floats
         ),
         shape=(len(size), m + n + len(costs)),
     )
+    from scipy.sparse.linalg import lsqr  # importing it takes a tenth of a second, and few programs come here
+
     found = np.rint(lsqr(system, -size * weight, atol=1e-6, btol=1e-6, iter_lim=_LEAST_SQUARES)[0]).astype(np.int64)
     fractional = np.bincount(parts[0][0], continuous[parts[0][1]], m) > 0
     down = np.where(fractional, found[:m], np.frexp(rows)[1] - 1)
