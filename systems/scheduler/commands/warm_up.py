@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowlex.formulations.engines.cost_scaling import scale_costs
 from flowlex.instances.generators.flow import flow_random
 from flowlex.models.flow.goals import PRESETS
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
+from flowlex.systems.scheduler.warm_network.cost_scaling import scale_costs
 
 
 def schedule_small_cluster() -> None:

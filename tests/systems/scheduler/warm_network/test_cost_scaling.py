@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowlex.formulations import solve
-from flowlex.formulations.engines.cost_scaling import scale_costs
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
+from flowlex.systems.scheduler.warm_network.cost_scaling import scale_costs
 
 
 def random_network(seed, nodes=30, arcs=150, dearest=50):
