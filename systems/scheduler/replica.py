@@ -335,7 +335,7 @@ class Replica:
 
     def _lead(self, term: int | None) -> None:
         if term is not None:
-            self._base = time.monotonic() - max(self._memory.core.now_s, time.time() - self.settings.epoch_s)
+            self._base = time.monotonic() - max(self._memory.at_s, time.time() - self.settings.epoch_s)
             self.failing, self.leader = "", self._url
             _LOG.warning("this process leads now, term %d", term)
         elif self.term is not None:

@@ -47,12 +47,14 @@ class Answer(NamedTuple):
 class Memory:
     """A core, and what clients may ask for again: answers by key, decisions.
 
-    ``number``: of its last record. ``began``: of the last one in the ``state`` that was read (None: the beginning).
+    ``number``, ``at_s``: of its last record. ``began``: of the last one in the ``state`` that was read (None: the
+    beginning).
     """
 
     def __init__(self, settings: Settings, number: int, state: bytes | None, answers: Document) -> None:
         self.core: Core = CORES[settings.kind].continued(settings.options, state)
         self.number = self.began = number
+        self.at_s: float = answers.get("at_s", self.core.now_s)
         self._held_at = time.monotonic()  # when no events waited last
         self.answered: OrderedDict[tuple[str, str], Answer] = OrderedDict(
             ((holder, key), Answer(*said)) for holder, key, *said in answers.get("keys", ())
@@ -89,7 +91,7 @@ class Memory:
 
     def note(self, number: int, record: Document) -> None:
         """Remember what a record says, after its events or its decision are in the core."""
-        self.number = number
+        self.number, self.at_s = number, record["at_s"]
         if "decided" in record:
             self.decisions.append({"at_s": record["at_s"], **record["decided"]})
         if "key" in record:
@@ -101,7 +103,7 @@ class Memory:
     def saved(self) -> tuple[int, bytes, Document]:
         """Return number, state and answers."""
         keys = [[*key, *answer] for key, answer in self.answered.items()]
-        return self.number, self.core.save(), {"keys": keys, "decisions": list(self.decisions)}
+        return self.number, self.core.save(), {"keys": keys, "decisions": list(self.decisions), "at_s": self.at_s}
 
 
 if __name__ == "__main__":

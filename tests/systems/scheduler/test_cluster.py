@@ -23,6 +23,7 @@ from flowlex.systems.scheduler.flow_core import ClusterCore
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
 from flowlex.systems.telemetry.tokens_and_rights import Role, digest, new_token
 from tests.systems.scheduler.conftest import wait_until
+from tests.systems.scheduler.processes import audit, committed
 
 
 def core(api):
@@ -531,6 +532,24 @@ def test_a_state_that_cannot_be_read_costs_nothing(start):
     again = start()
     assert again.get("/v1/placements").json()["places"] == places
     assert again.get("/v1/task", params={"name": "c"}).json()["reason"]
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_time_goes_on_after_the_last_event_though_the_wall_clock_went_back(start, url, monkeypatch, snapshot):
+    api = start()
+    send(api, machine("m0"))
+    api.post("/v1/step")
+    time.sleep(1.0)
+    send(api, job("j", "a"))
+    if snapshot:
+        api.replica.database.keep_snapshot(*api.replica._memory.saved())
+    api.__exit__()
+    wall = time.time
+    monkeypatch.setattr("time.time", lambda: wall() - 3600)
+    again = start()
+    send(again, job("k", "b"))
+    again.post("/v1/step")
+    assert audit(committed(url)) == ({"j", "k"}, [])
 
 
 @pytest.mark.rare
