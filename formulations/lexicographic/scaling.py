@@ -67,7 +67,7 @@ class Scaling:
         plain = None if (rows == 1).all() and (stages == 1).all() else cls(rows, stages)
         program, goals = (arrays, costs) if plain is None else plain.applied(arrays, costs)
         underflow = plain is not None and np.count_nonzero(program.matrix.data) < np.count_nonzero(value)
-        if not underflow and not _hostile(program, goals):
+        if not underflow and not _lost_in_tolerances(program, goals):
             return plain
         balanced = _balanced(arrays, costs, rows, stages)
         useless = out_of_range(arrays) is None and out_of_range(balanced.applied(arrays, ())[0]) is not None
@@ -143,7 +143,7 @@ class ScaledOutcome(StagesOutcome):
     scaling: Scaling = field(kw_only=True)
 
 
-def _hostile(arrays: LinearProgramArrays, costs: Sequence[Floats]) -> bool:
+def _lost_in_tolerances(arrays: LinearProgramArrays, costs: Sequence[Floats]) -> bool:
     """Whether units of columns decide what a solver sees: a number of a continuous column is lost in its tolerances."""
     size = np.abs(arrays.matrix.data)
     small, largest = size < _TINY_COEFFICIENT, float(size.max(initial=0.0))

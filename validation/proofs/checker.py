@@ -233,7 +233,7 @@ class Checker:
     def _inside(self, x: Exact) -> Check:
         p = self.program
         share, detail, holds = 0.0, "", True
-        whole = p.whole_bounds if x.unit == 1 and x.numbers.dtype != object else None
+        whole = p.integer_bounds if x.unit == 1 and x.numbers.dtype != object else None
         if whole is not None and ((x.numbers >= whole[0]) & (x.numbers <= whole[1])).all():
             return Check("every variable is within its bounds", holds, share)
         for bounds, sign in ((p.lower, 1), (p.upper, -1)):
@@ -459,11 +459,11 @@ class Checker:
         # A leaf that later ones count among theirs is judged by itself.
         if not leaves or (self.joins and end - k < 2) or x.unit != 1 or x.numbers.dtype == object:
             return []
-        if p.whole_bounds is None or any(not _only_before(leaf) for leaf in leaves):
+        if p.integer_bounds is None or any(not _only_before(leaf) for leaf in leaves):
             return []
         if self.budget.spent:
             raise OutOfTime
-        column, value, start, step = p.alike
+        column, value, start, step = p.separable_objectives
         end = min(end, len(start))
         if end <= k or not covers([leaf.branches for leaf in leaves]):
             return []
@@ -544,7 +544,7 @@ class Checker:
 
     def _least_of_each(self, at: Positions, reduced: Whole) -> Whole | None:
         """The least of each reduced cost times its column within the bounds; None: a bound is missing or too large."""
-        bounds = self.program.whole_bounds
+        bounds = self.program.integer_bounds
         if bounds is None or reduced.dtype == object or 4 * largest(reduced) * bounds[2] * len(at) >= SAFE:
             return None
         negative = np.minimum(reduced, 0)
@@ -741,7 +741,7 @@ class Checker:
         most at their values.
         """
         p = self.program
-        whole = p.whole_bounds
+        whole = p.integer_bounds
         if whole is not None and reduced.dtype != object and largest(reduced) * whole[2] * len(reduced) < SAFE:
             lower, upper = whole[:2] if at is None else (whole[0][at], whole[1][at])
             negative = np.minimum(reduced, 0)

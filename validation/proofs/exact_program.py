@@ -328,7 +328,7 @@ class ExactProgram:
     blocks: dict[str, Sequence[Block]] = field(default_factory=dict)
 
     @cached_property
-    def whole_bounds(self) -> tuple[Whole, Whole, float] | None:
+    def integer_bounds(self) -> tuple[Whole, Whole, float] | None:
         """Bounds of all columns as integers of 64 bits, and the largest; None: one is missing or no such integer."""
         sides = self.lower.at, self.upper.at
         if self.lower.missing.any() or self.upper.missing.any() or any(side.unit.denominator > 1 for side in sides):
@@ -337,7 +337,7 @@ class ExactProgram:
         return None if object in (low.dtype, high.dtype) else (low, high, max(largest(low), largest(high)))
 
     @cached_property
-    def alike(self) -> tuple[Positions, Whole, Positions, Whole]:
+    def separable_objectives(self) -> tuple[Positions, Whole, Positions, Whole]:
         """Of the first objectives that have integer columns of their own, one unit and one sense, no reserve.
 
         Columns; coefficients, as a minimisation; where each objective begins; steps of their values.
