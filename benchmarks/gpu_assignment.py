@@ -220,10 +220,12 @@ def save_gpu(case: Answer, network: Any, path: str) -> Callable[[], Answer]:
 
 
 def save_network(case: Answer, path: str) -> Callable[[], Answer]:
-    """Write a plain network's arrays."""
-    from flowlex.models.min_cost_flow import MinCostFlow
+    """Write the arrays of an instance's network; ``preset``: of flow scheduling."""
+    from flowlex.instances.generators import flow as _flow  # noqa: F401  registers
+    from flowlex.models.registry import model_for
 
-    model = MinCostFlow(_instance(case))
+    options = {"preset": case["preset"]} if "preset" in case else {}
+    model = model_for(_instance({key: value for key, value in case.items() if key != "preset"}), **options)
     return lambda: _save(model.formulation, path)
 
 

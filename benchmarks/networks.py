@@ -20,6 +20,14 @@ _LARGE = {"generator": "gpu-scale", "gpus": 10_000, "gpus_per_node": 1, "racks":
 #: Shape, function that saves its arrays, its options.
 _SHAPES: list[tuple[str, str, dict[str, Any]]] = [
     ("GPU assignment, compact, 10 000 machines", f"{_FLOWS}:save_gpu", {"case": _LARGE, "network": "compact"}),
+    *(
+        (
+            f"flow scheduling, 10 000 machines, {preset}",
+            f"{_FLOWS}:save_network",
+            {"case": {"generator": "flow-scale", "seed": 20261128, "preset": preset}},
+        )
+        for preset in ("quincy", "borg", "load_spread", "random")
+    ),
     ("plain assignment, 9 choices each", f"{_FLOWS}:save_network", {"case": {"generator": "network-assignment"}}),
     ("dense assignment 2000 x 2000, costs to 100 000", "benchmarks.networks:save_dense", {"size": 2000, "most": 10**5}),
     ("dense assignment 2000 x 2000, costs to 100", "benchmarks.networks:save_dense", {"size": 2000, "most": 100}),

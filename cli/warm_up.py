@@ -13,11 +13,16 @@ from flowlex.instances.registered_systems import load, registered
 
 
 def _networks() -> None:
+    import numpy as np
+
+    from flowlex.formulations.engines.cost_scaling import scale_costs
     from flowlex.instances import generate
     from flowlex.models.registry import solve
 
     for name in ("network-random", "network-assignment"):
         solve(generate(name), "network")
+    ends, ones = np.arange(3), np.ones(2, np.int64)
+    scale_costs(ends[:2], ends[1:], ones, ones, 1 - ends, 1000)
 
 
 def _pods() -> None:

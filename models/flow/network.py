@@ -206,7 +206,7 @@ def placements(schedule: ScheduleNetwork, flow: Integers) -> Integers:
 
     def path(group: int, machine: int | None) -> list[tuple[int, int]]:
         """Arcs with units left from a group to a machine, any one when None; empty where there are none."""
-        for head in (*units[group],) if machine is None or machine not in units[group] else (machine,):
+        for head in units[group] if machine is None or machine not in units[group] else (machine,):
             if head >= 0 and machine in (None, head):
                 return [(group, head)]
             if head < 0 and (rest := path(-1 - head, machine)):

@@ -7,7 +7,6 @@ from typing import Any
 from flowlex.instances.generators.flow import flow_random
 from flowlex.models.flow.goals import PRESETS
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler
-from flowlex.systems.scheduler.warm_network.cost_scaling import scale_costs
 
 
 def schedule_small_cluster() -> None:
@@ -21,5 +20,4 @@ def schedule_small_cluster() -> None:
         scheduler.remove_machine(placed[-1][1])
         scheduler.step(now_s=120.0)
     session: Any = scheduler.state.session
-    scale_costs(session.network(), 2**62)
     session.cheapest_paths(session.root)

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.formulations.deferred_compilation import small_work
+from flowlex.formulations.engines.cost_scaling import scale_costs
 from flowlex.formulations.engines.network import solve_exactly
 from flowlex.formulations.flow_network import UNBOUNDED, FlowNetwork
 from flowlex.formulations.program_arrays import Integers, exact_dot
 from flowlex.formulations.solver_outcome import EngineError
 from flowlex.systems.scheduler.warm_network import residual_network as kernels
-from flowlex.systems.scheduler.warm_network.cost_scaling import scale_costs
 from flowlex.systems.scheduler.warm_network.shortest_path_kernels import balance, cheapest
 
 #: Costs along any path must stay below this, so that no potential leaves 64 bits.
@@ -256,7 +256,8 @@ class NetworkSession:
             return stuck
         network = self.network(applied=True)
         scaling = self._arcs > _SIMPLEX_ARCS and self._rising(network)
-        if scaling and self._adopt(scale_costs(network, _SCALING * self._nodes)):
+        arrays = network.tail, network.head, network.upper, network.cost, network.supply
+        if scaling and self._adopt(scale_costs(*arrays, _SCALING * self._nodes)):
             return 0
         return 0 if self._adopt(solve_exactly(network)) else self._by_paths(2**62)
 

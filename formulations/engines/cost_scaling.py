@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowlex.formulations.deferred_compilation import njit
-from flowlex.formulations.flow_network import FlowNetwork
 from flowlex.formulations.program_arrays import Integers
 
 #: Epsilon shrinks by this factor from phase to phase.
@@ -95,7 +95,7 @@ def _refine(r, epsilon, budget):
         r.queued[u] = False
         while r.excess[u] > 0:
             i, end = r.current[u], r.start[u + 1]
-            budget -= end - i + 50
+            budget += i - 50
             while i < end and r.excess[u] > 0:
                 v = r.head[i]
                 if r.room[i] == 0 or r.cost[i] + r.price[u] - r.price[v] >= 0:
@@ -111,6 +111,7 @@ def _refine(r, epsilon, budget):
                     r.queue[(first + count) % nodes] = v
                     count += 1
             r.current[u] = i
+            budget -= i
             if r.excess[u] > 0:
                 budget -= end - r.start[u] + 50
                 if budget < 0 or not _relabel(r, u, epsilon):
@@ -155,20 +156,32 @@ def _round(r, factor, budget):
                     count += 1
 
 
-def scale_costs(network: FlowNetwork, budget: int) -> tuple[Integers, Integers] | None:
+def scale_costs(
+    tail: NDArray[Any], head: NDArray[Any], capacity: Integers, cost: Integers, supply: Integers, budget: int
+) -> tuple[Integers, Integers] | None:
     """Flow and potentials of a minimum-cost flow, optimal up to rounding (see the module).
 
-    ``network``: without lower bounds; a missing capacity counts as what all supplies together can send.
-    ``budget``: arcs looked at beyond which to give up; a change of price counts as 50.
-    Returns: (A,) flows that satisfy bounds and balance, and (N,) potentials; None past the budget or without any flow.
+    Parameters
+    ----------
+    tail, head, capacity, cost
+        (A,) arcs; a capacity beyond what all supplies together can send counts as that.
+    supply
+        (N,) integers that sum to zero.
+    budget
+        Arcs looked at beyond which to give up; a change of price counts as 50.
+
+    Returns
+    -------
+    tuple or None
+        (A,) flows that satisfy bounds and balance, and (N,) potentials; None past the budget or without any flow.
     """
-    nodes = network.node_count
-    total = int(network.supply[network.supply > 0].sum())
-    arcs = np.flatnonzero((network.tail != network.head) & (network.upper > 0))
+    nodes = len(supply)
+    total = int(supply[supply > 0].sum())
+    arcs = np.flatnonzero((tail != head) & (capacity > 0))
     if not len(arcs):
         return None
-    tail, head, count = network.tail[arcs], network.head[arcs], len(arcs)
-    highest = max(int(np.abs(network.cost[arcs]).max()), 1)
+    tail, head, cost, count = tail[arcs].astype(np.int64), head[arcs].astype(np.int64), cost[arcs], len(arcs)
+    highest = max(int(np.abs(cost).max()), 1)
     factor = max(1, min(nodes + 1, _SAFE // highest))
     leaves = np.concatenate([tail, head])
     order = np.argsort(leaves, kind="stable")
@@ -176,15 +189,15 @@ def scale_costs(network: FlowNetwork, budget: int) -> tuple[Integers, Integers] 
     place[order] = np.arange(2 * count)
     start = np.zeros(nodes + 1, np.int64)
     np.cumsum(np.bincount(leaves, minlength=nodes), out=start[1:])
-    cost = network.cost[arcs] * factor
-    room = np.minimum(network.upper[arcs], total)
+    scaled = cost * factor
+    room = np.minimum(capacity[arcs], total)
     r = _Residual(
         start=start,
         head=np.concatenate([head, tail])[order],
         partner=place[(order + count) % (2 * count)],
         room=np.concatenate([room, np.zeros(count, np.int64)])[order],
-        cost=np.concatenate([cost, -cost])[order],
-        excess=network.supply.copy(),
+        cost=np.concatenate([scaled, -scaled])[order],
+        excess=supply.copy(),
         price=np.zeros(nodes, np.int64),
         current=np.zeros(nodes, np.int64),
         queue=np.zeros(nodes, np.int64),
@@ -198,6 +211,6 @@ def scale_costs(network: FlowNetwork, budget: int) -> tuple[Integers, Integers] 
             return None
     _open(r)
     _round(r, factor, budget)
-    flow = np.zeros(network.arc_count, np.int64)
+    flow = np.zeros(len(capacity), np.int64)
     flow[arcs] = r.room[r.partner[place[:count]]]
     return flow, -r.price
