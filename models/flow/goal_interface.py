@@ -129,27 +129,26 @@ class ClusterView:
 
     def add(self, machine: Machine) -> None:
         """Add a machine, or replace one of the same name."""
-        self._enter(machine)
+        self.enter(machine)
         self.layout.add(machine.name, machine.rack)
 
     def remove(self, name: str) -> None:
         """Forget a machine."""
-        self._leave(name)
+        self.leave(name)
         self.layout.remove(name)
 
-    def replaced(self, gone: str | None, new: Machine | None) -> ClusterView:
-        """Return a copy without one machine and with another, to price a change; its layout is not changed."""
+    def replaced(self, new: Machine) -> ClusterView:
+        """Return a copy with another machine of the same name, to price a change; its layout is not changed."""
         machines, tags, racks = dict(self.machines), dict(self.tags), dict(self.racks)
         found = ClusterView(machines, tags, racks, dict(self.spots), dict(self.by_tag), self.layout)
-        for tag in (self.tags[gone] if gone else frozenset()) | (new.tags if new else frozenset()):
+        for tag in self.tags[new.name] | new.tags:
             found.by_tag[tag] = dict(self.by_tag.get(tag, {}))
-        if gone:
-            found._leave(gone)
-        if new:
-            found._enter(new)
+        found.leave(new.name)
+        found.enter(new)
         return found
 
-    def _enter(self, machine: Machine) -> None:
+    def enter(self, machine: Machine) -> None:
+        """Add or replace a machine without a place in the layout, to price a change."""
         self.last = None
         tags = machine.tags
         for tag in self.tags.get(machine.name, tags) - tags:
@@ -160,10 +159,13 @@ class ClusterView:
         self.spots[machine.name] = Spot(tags, frozenset())
         self.racks[machine.name] = f"rack:{machine.rack}"
 
-    def _leave(self, name: str) -> None:
+    def leave(self, name: str) -> None:
+        """Undo `enter`."""
         self.last = None
         for tag in self.tags[name]:
             del self.by_tag[tag][name]
+            if not self.by_tag[tag]:
+                del self.by_tag[tag]
         del self.machines[name], self.tags[name], self.racks[name], self.spots[name]
 
     def meets(self, name: str, spot: Spot) -> bool:

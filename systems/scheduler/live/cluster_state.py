@@ -124,7 +124,13 @@ class LiveState:
         """Add a machine; if a cost is refused, nothing changes."""
         self.side_constraints.check_machine(machine)
         self.refuse_slots(machine.name, machine.slots)
-        costs, trials = self.costs.slot_costs(machine), self._trials(None, machine)
+        costs = self.costs.slot_costs(machine)
+        self.cluster.enter(machine)
+        try:
+            trials = self._trials(machine.name, None, self.cluster)
+        except BaseException:
+            self.cluster.leave(machine.name)
+            raise
         self.cluster.add(machine)
         self.side_constraints.put_machine(machine)
         self.slots += machine.slots
@@ -135,10 +141,11 @@ class LiveState:
 
     def take_machine(self, name: str) -> None:
         """Remove a machine. It is gone, so this is never refused: a task whose cost exceeds the limit then waits."""
-        trials, rack = self._trials(name, None), self.cluster.racks[name]
-        self.slots -= self.cluster.machines[name].slots
-        self.side_constraints.take_machine(self.cluster.machines[name])
+        machine, rack = self.cluster.machines[name], self.cluster.racks[name]
         self.cluster.remove(name)
+        trials = self._trials(name, rack, self.cluster)
+        self.slots -= machine.slots
+        self.side_constraints.take_machine(machine)
         self.note_machines()
         self.preemptions.doubt(name)
         self._put(trials, name, rack)
@@ -150,22 +157,20 @@ class LiveState:
         if self.claims is not None:
             self.claims.changed_machines()
 
-    def _trials(self, gone: str | None, new: Machine | None) -> dict[str, Trial | None]:
-        """Price the tasks whose arcs depend on a machine that leaves or comes; None: such a task only loses arcs."""
-        machine, each = gone or (new.name if new else ""), self.rules.asks_each
-        around = {**self.costs.mentioning(machine), **self.tasks_on.get(machine, {}), **self.costs.unpriced}
-        tasks = list(self.tasks.items()) if each else [(name, self.tasks[name]) for name in around]
-        if not tasks:
-            return {}
-        cluster, rack, costs = self.cluster.replaced(gone, new), self.cluster.racks.get(machine, ""), self.costs
-        simple = not each and new is None
+    def _trials(self, machine: str, left: str | None, cluster: ClusterView) -> dict[str, Trial | None]:
+        """Price the tasks whose arcs depend on a machine that leaves rack ``left`` or comes (None) in ``cluster``.
+
+        None: such a task only loses arcs.
+        """
+        each, costs = self.rules.asks_each, self.costs
+        around = {**costs.mentioning(machine), **self.tasks_on.get(machine, {}), **costs.unpriced}
         return {
             name: None
-            if simple and costs.only_leaves(task, machine, rack, cluster)
+            if left is not None and not each and costs.only_leaves(task, machine, left, cluster)
             else costs.trial_of_fact(task, self.now_s, cluster)
-            if new is None or name in costs.unpriced
+            if left is not None or name in costs.unpriced
             else costs.trial(task, self.now_s, cluster)
-            for name, task in tasks
+            for name, task in (self.tasks.items() if each else [(name, self.tasks[name]) for name in around])
         }
 
     def _put(self, trials: Mapping[str, Trial | None], gone: str = "", rack: str = "") -> None:
@@ -289,7 +294,7 @@ class LiveState:
         self.side_constraints.check_machine(machine)
         self.refuse_slots(machine.name, machine.slots - self.cluster.machines[machine.name].slots)
         self.costs.slot_costs(machine)
-        self._trials(machine.name, machine)  # so that the second half cannot be refused
+        self._trials(machine.name, None, self.cluster.replaced(machine))  # so that the second half cannot be refused
         self.take_machine(machine.name)
         self.put_machine(machine)
 
