@@ -6,7 +6,7 @@ or by port and slot).
 
 The programs of the paper, P1 to P4, are stated once, in `flowlex.models.jit.statement`, and each can be changed. ``P1``
 (the largest load) is solved as ``P2`` (the lexicographic minimum, in stages). ``P3`` and ``P4`` weigh all loads in one
-sum; they refuse sizes at which their weights lose precision.
+sum; they are solved as they are stated, and refuse sizes at which their weights lose precision.
 
 Source: Shi, Wen, Fei, Zhang 2021, and docs/papers/jit-bandwidth.md: the constraint matrix is not totally unimodular,
 so integrality is tested, not assumed; the weights would overflow, so stages are used instead.
@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from flowlex.formulations.engines import solve
-from flowlex.formulations.lexicographic.lexicographic_problem import WHOLE, Integrality, is_whole
+from flowlex.formulations.lexicographic.lexicographic_problem import WHOLE, Integrality
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Floats
-from flowlex.formulations.solver_outcome import EngineError, EngineName, Infeasibility, Outcome, SolveOptions, Status
+from flowlex.formulations.solver_outcome import EngineError, EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.jit import JitInstance
 from flowlex.models.incumbents import offer
 from flowlex.models.jit.baselines import is_early
@@ -125,6 +124,11 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     def declared(cls) -> frozenset[str]:
         """The names that rows may have."""
         return ROWS
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether the statement itself is solved: the model is changed, or P3 or P4, which have no other method."""
+        return self.program in ("P3", "P4") or super().as_stated
 
     @property
     def objective_stage(self) -> str:
@@ -251,7 +255,7 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         _ = self.grid
 
     def _run(self, engine: EngineName, options: SolveOptions) -> JitRun:
-        """Find a plan; P3 and P4 are solved as in the paper, P1 as P2."""
+        """Find a plan; P1 is solved as P2."""
         if engine == "network":
             raise EngineError("engine 'network' solves flow networks only; use 'highs' or 'pulp' for this model")
         if options.solver is not None:  # checked even if presolve solves the model
@@ -269,45 +273,10 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
 
             offer(options, made, often=True)
 
-        if self.program in ("P1", "P2"):
-            search.seen = seen
-            plan = find_plan(search)
-        else:
-            seen(lambda: search)
-            plan = self._weighted(engine, options)
-        found = self._run_of(plan, engine)
+        search.seen = seen
+        found = self._run_of(find_plan(search), engine)
         assert found is not None
         return found
-
-    def _weighted(self, engine: EngineName, options: SolveOptions) -> Plan:
-        """Solve P3 or P4: the linear program, and the integer program if its units are fractional."""
-        from flowlex.formulations.language.program_conversion import flat_program
-
-        program, cells = flat_program(self._stated(self.program, whole=False), 0), rate_cells(self.grid, elastic=False)
-        solves = {"lp": 0, "mip": 0}
-        routes = {"auto": ("lp", "mip"), "lp": ("lp",), "mip": ("mip",)}[self.integrality]
-        for route in routes:
-            outcome = solve(program.with_integer("rate") if route == "mip" else program, engine, options)
-            solves[route] += 1
-            values = None if outcome.values is None else outcome.values[: cells.columns.count]
-            if outcome.status is Status.INFEASIBLE or (values is not None and is_whole(values)):
-                break
-        if values is None:
-            why = outcome.infeasibility or Infeasibility(outcome.message)
-            return Plan(outcome.status, Blocks.empty(), infeasibility=why, message=why.message)
-        weighted = None
-        if whole := is_whole(values):
-            values = np.rint(values).astype(np.int64)
-            if outcome.objective is not None and outcome.bound is not None:
-                weighted = float(outcome.objective), float(outcome.bound)
-        return Plan(
-            outcome.status,
-            cells.blocks(values),
-            route=("printed", route),
-            lp_solves=solves["lp"],
-            mip_solves=solves["mip"] if whole else 0,
-            weighted=weighted,
-        )
 
     def _run_of(self, plan: Plan | None, engine: EngineName) -> JitRun | None:
         if plan is None:

@@ -68,19 +68,16 @@ class JitSolution(Solution):
         largest = _number(max(load_counts(grid, plan.blocks, load)[0], default=0))
         answer = plan.status.has_answer
         proven = bool(plan.parts) and plan.status is Status.OPTIMAL
-        objective: float | int = largest
         reached = proven or (bool(plan.parts) and 1 < plan.lowest <= largest)
         shown = 0 if plan.least is None else plan.largest_bound
         unproven = max(shown, int(plan.blocks.whole and largest > 0)) if answer else None
         bound: float | int | None = largest if reached else unproven
-        if plan.weighted is not None:
-            objective, bound = plan.weighted
         return cls(
             **facts
             | {
-                "objective": objective if answer else None,
+                "objective": largest if answer else None,
                 "bound": bound,
-                "gap": None if bound is None else abs(objective - bound) / max(1.0, abs(objective)),
+                "gap": None if bound is None else abs(largest - bound) / max(1.0, abs(largest)),
             },
             duals=duals_of(grid, plan.parts) if proven else {},
             grid=grid,
@@ -280,7 +277,7 @@ class JitSolution(Solution):
         proven = self.status is Status.OPTIMAL or 1 < self.lowest <= self.largest
         parts = self.plan_parts if proven else () if self.least is None else (self.least,)
         if not parts or not self.status.has_answer:
-            return {}  # of P3, P4 and fractional rates, the optimum is the solver's claim
+            return {}  # of fractional rates, the optimum is the solver's claim
         elastic = (self.options["windows"] or ("elastic" if self.program == "P2" else "strict")) == "elastic"
         ends, found = window_ends(self.grid, elastic=elastic), []
         for part in parts:

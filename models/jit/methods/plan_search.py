@@ -44,7 +44,6 @@ class Plan:
     mip_solves: int = 0
     infeasibility: Infeasibility | None = None
     message: str = ""
-    weighted: tuple[float, float] | None = None  # for a program with weights: its optimum and the solver's bound
     lowest: int = 1  # lowest load level that is proven optimal; 1 if all levels are
     overload: Overload | None = None  # transfers that a port cannot send in strict windows
     least: SchedulePart | None = None  # proof of ``largest_bound`` for a plan that is not proven optimal
