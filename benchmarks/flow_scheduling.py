@@ -3,7 +3,7 @@
 A step of n events withdraws n/2 random tasks and submits n/2 new ones (one task each, with data on up to six machines).
 Timed end to end, from events to changes, with and without the exact certificate. Peers get the arrays of the same
 network and are timed from arrays to flows: OR-Tools (in its own process, the best of three), pylmcf, and our own
-session started cold (paths, then cost scaling, then pylmcf). Every peer's cost must equal ours. The 99th percentile
+session started cold (paths, then pylmcf). Every peer's cost must equal ours. The 99th percentile
 includes the step at which all initial tasks reach an age of one minute, which changes the cost of each. Clusters have
 free slots, are nearly full, or are full with waiting tasks. Full garbage collections are postponed
 (`collect_on_request`), as in `flowlex serve scheduler`. All times are processor times, also those of the peers, so that

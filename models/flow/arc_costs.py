@@ -282,6 +282,8 @@ class Rules:
 
         ``apart``: machines that run another task of the same different-machines rule.
         """
+        if cluster.machines and not apart and not self._forbidding and not self.placing(task):
+            return None
         fit = (machine for target in self._targets(task, cluster) for machine in cluster.reach(target))
         first = next(fit, None)
         if first is None:
