@@ -11,7 +11,7 @@ import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.model_changes import Changes, Cost
 from flowlex.validation.certificates.certificate import Check, Finding
 from flowlex.validation.certificates.exact_numbers import agrees
-from flowlex.validation.certificates.problem_options import AllocationOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Document, Strict, Verifier, same_values
 from flowlex.validation.proofs.exact_program import ExactProgram, Objective
 from flowlex.validation.proofs.proof import Leaf, ProofError, from_document
@@ -47,6 +46,21 @@ _ROUNDING = 1e-14
 
 
 # ---- the answer
+
+
+class AllocationOptions(Strict):
+    """Allocation of GPU time."""
+
+    policy: Literal[
+        "max_min", "water_filling", "hierarchical", "makespan", "finish_time", "max_throughput", "min_cost"
+    ] = "max_min"
+    aware: bool = True
+    sharing: bool = True
+    deadlines: bool | None = None
+    tolerance: Annotated[float, Field(ge=0)] = 1e-6
+    pricing: bool | None = None
+    parts: Annotated[int, Field(ge=1)] = 1
+    seed: int = 0
 
 
 class Share(Strict):

@@ -11,11 +11,11 @@ of the largest task from another rack, a stopped task ``stop_price`` times its e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,23 +23,6 @@ from numpy.typing import NDArray
 from flowlex.formulations.gc_pause import collector_paused
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
-
-#: Name of each policy; whether jobs get fair shares, and whether jobs above theirs may lose tasks.
-_POLICIES = {"FSP": (True, True), "FS": (True, False), "FSU": (False, False)}
-
-
-class PolicyRules(NamedTuple):
-    """What a policy demands."""
-
-    fair: bool
-    preemptive: bool
-
-    @classmethod
-    def of(cls, name: str) -> PolicyRules:
-        """The rules of a policy by name; `ValueError` for an unknown one."""
-        if name not in _POLICIES:
-            raise ValueError(f"policy must be one of {', '.join(_POLICIES)}, got {name!r}")
-        return cls(*_POLICIES[name])
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,34 +89,6 @@ class GpuColumns:
 def _parents(counts: Sequence[int]) -> NDArray[np.int64]:
     """Whose each part is, where the k-th whole has ``counts[k]`` parts."""
     return np.repeat(np.arange(len(counts)), np.array(counts, np.int64))
-
-
-class RoundOptions(NamedTuple):
-    """Policy, weights a1 to a3, whether waiting has a price, price of lost work, whether the network is as printed."""
-
-    policy: PolicyRules
-    weights: tuple[Fraction, Fraction, Fraction]
-    priced: bool
-    stop_price: Fraction
-    published: bool
-
-    @classmethod
-    def read(cls, options: Mapping[str, Any]) -> RoundOptions:
-        """Read the options of a solution file; `ValueError` names what is wrong."""
-        policy, waiting = PolicyRules.of(options.get("policy", "FSP")), options.get("waiting", "least")
-        if waiting not in ("least", "priced") or (waiting == "priced" and not policy.fair):
-            raise ValueError(f"waiting must be 'least', or with fair shares 'priced', got {waiting!r}")
-        penalties = options.get("penalties", {})
-        a1, a2, a3 = (rational(penalties.get(name, 1)) for name in ("rack", "between_racks", "waiting"))
-        if min(a1, a2, a3) < 0:
-            raise ValueError("penalties must not be negative")
-        stop_price = rational(options.get("stop_price", 0))
-        if stop_price < 0 or (stop_price and not policy.preemptive):
-            raise ValueError(f"stop_price must be at least 0, and 0 where no task may stop, got {stop_price}")
-        published = options.get("network") == "published"
-        if published and (stop_price or waiting == "priced"):
-            raise ValueError("the published network has neither stop_price nor waiting='priced'")
-        return cls(policy, (a1, a2, a3), waiting == "priced", stop_price, published)
 
 
 @dataclass(frozen=True, eq=False)

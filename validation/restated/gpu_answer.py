@@ -22,13 +22,12 @@ from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.exact_numbers import agrees
-from flowlex.validation.certificates.problem_options import GpuOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Document, Finding, Strict, Verifier, same_values
 from flowlex.validation.proofs.changed_program import changed_program
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, common_unit, scaled
 from flowlex.validation.proofs.proof import ProofError
 from flowlex.validation.restated.gpu import GpuColumns
-from flowlex.validation.restated.gpu_program import GpuRound, GpuSelections
+from flowlex.validation.restated.gpu_program import GpuOptions, GpuRound, GpuSelections
 from flowlex.validation.restated.program_finding import program_finding
 
 __all__ = ["VERIFIER"]
@@ -94,7 +93,7 @@ def _judge(claimed: Claimed) -> Finding:
     if not checks[0].ok:
         return Finding("feasible", tuple(checks))
     proof: dict[str, Any] = document.proof
-    pairs, whole = (own, at[own]), round_.pair_count <= _WRITTEN_OUT
+    pairs, whole = (own, at[own]), _written_out(round_)
     pairs = round_.all_pairs() if whole else round_.pairs_at([*_gpu_prices(proof, cluster)], pairs)
     program = round_.program(*pairs)
     found = program_finding(
@@ -112,6 +111,11 @@ def _judge(claimed: Claimed) -> Finding:
         checks=(*checks, *found.checks),
         stages=stages if len(stages) > 1 else {},
     )
+
+
+def _written_out(round_: GpuRound) -> bool:
+    """Whether all columns are written out: of small rounds, and of those whose rows are others than of networks."""
+    return round_.options.published or not round_.options.policy.network or round_.pair_count <= _WRITTEN_OUT
 
 
 def _gpu_prices(document: Mapping[str, Any], cluster: Cluster) -> Iterator[NDArray[Any]]:
@@ -183,7 +187,7 @@ def _restricted(instance: Any, document: Document, changes: Changes) -> tuple[Ex
     GPUs that the changes treat alike for a task differ in price and transfer only.
     """
     round_ = GpuRound.of(instance, document.options)
-    if round_.options.published or round_.pair_count <= _WRITTEN_OUT:
+    if _written_out(round_):
         return None
     cluster = Cluster(round_.view, {})
     chosen = [*_named_pairs(round_, cluster, (document.values or {}).get("x", {}))]

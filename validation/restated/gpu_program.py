@@ -28,21 +28,88 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise, product
 from math import ceil, floor
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from flowlex.formulations.block_labels import label_text
 from flowlex.instances import model_changes as variables
+from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.model_changes import Changes, Constraint, Cost, Fix, Term
+from flowlex.validation.certificates.solution_document import Numeric, Strict
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Labels, narrow
 from flowlex.validation.proofs.program_builder import ProgramBuilder, texts_at
-from flowlex.validation.restated.gpu import Costs, GpuColumns, RoundOptions
+from flowlex.validation.restated.gpu import Costs, GpuColumns
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+
+class PolicyRules(NamedTuple):
+    """What a policy demands.
+
+    ``network``: nothing beside shares and running tasks, so that columns of a large round may be left out.
+    """
+
+    fair: bool
+    preemptive: bool
+    network: bool = False
+
+
+_POLICIES = {
+    "FSP": PolicyRules(fair=True, preemptive=True, network=True),
+    "FS": PolicyRules(fair=True, preemptive=False, network=True),
+    "FSU": PolicyRules(fair=False, preemptive=False, network=True),
+}
+
+
+class _Penalties(Strict):
+    type: Literal["Penalties"] = "Penalties"
+    rack: Numeric = 1.0
+    between_racks: Numeric = 1.0
+    waiting: Numeric = 1.0
+
+
+class GpuOptions(Strict):
+    """GPU assignment."""
+
+    policy: Literal["FSP", "FS", "FSU"] = "FSP"
+    network: Literal["compact", "paper", "published"] = "compact"
+    penalties: _Penalties = Field(default_factory=_Penalties)
+    stop_price: Numeric = 0.0
+    waiting: Literal["least", "priced"] = "least"
+    stage: Literal["transfer", "stops", "waiting"] = "transfer"
+
+
+class RoundOptions(NamedTuple):
+    """Policy, weights a1 to a3, whether waiting has a price, price of lost work, whether the network is as printed."""
+
+    policy: PolicyRules
+    weights: tuple[Fraction, Fraction, Fraction]
+    priced: bool
+    stop_price: Fraction
+    published: bool
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> RoundOptions:
+        """Read the options of a solution file; `ValueError` names what is wrong."""
+        policy, waiting = _POLICIES[options.get("policy", "FSP")], options.get("waiting", "least")
+        if waiting not in ("least", "priced") or (waiting == "priced" and not policy.fair):
+            raise ValueError(f"waiting must be 'least', or with fair shares 'priced', got {waiting!r}")
+        penalties = options.get("penalties", {})
+        a1, a2, a3 = (rational(penalties.get(name, 1)) for name in ("rack", "between_racks", "waiting"))
+        if min(a1, a2, a3) < 0:
+            raise ValueError("penalties must not be negative")
+        stop_price = rational(options.get("stop_price", 0))
+        if stop_price < 0 or (stop_price and not policy.preemptive):
+            raise ValueError(f"stop_price must be at least 0, and 0 where no task may stop, got {stop_price}")
+        published = options.get("network") == "published"
+        if published and (stop_price or waiting == "priced" or not policy.network):
+            raise ValueError("the published network has neither stop_price nor waiting='priced' nor other policies")
+        return cls(policy, (a1, a2, a3), waiting == "priced", stop_price, published)
 
 
 def fair_levels(view: GpuColumns, held: Mask, asking: Mask) -> list[Fraction]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import scipy
@@ -29,7 +29,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.jit import JitInstance
 from flowlex.validation.certificates.certificate import Certificate, Check, Claim, Finding
 from flowlex.validation.certificates.exact_numbers import agrees
-from flowlex.validation.certificates.problem_options import JitOptions
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.verifier_interface import Claimed, Strict, Verifier, same_values
 from flowlex.validation.proofs.checker import Verdict, judge
@@ -47,6 +46,22 @@ _OF_LOADS = ("level_link", "largest_link")
 _OF_PORTS = tuple(tuple(side + end for end in ("", "_early", "_late")) for side in ("egress", "ingress"))
 #: How the answer was found, and what it leaves to background traffic, which no file holds.
 _UNJUDGED = frozenset({"linear_programs", "integer_programs", "least_remaining_egress", "median_remaining_egress"})
+
+
+class JitOptions(Strict):
+    """Just-in-time bandwidth."""
+
+    horizon: Literal["slots", "intervals"] = "slots"
+    share: Annotated[float, Field(gt=0, le=1)] = 0.4
+    load: Literal["pair", "port", "sender", "receiver"] = "pair"
+    integrality: Literal["auto", "lp", "mip"] = "auto"
+    windows: Literal["strict", "elastic"] | None = None
+    program: Literal["P1", "P2", "P3", "P4"] = "P2"
+    presolve: bool | None = None
+    lat: Literal["critical", "paper", "paper-job"] = "critical"
+    share_of: Literal["transfers", "bytes"] = "transfers"
+    stage: Annotated[str, Field(pattern="^(lateness|level_[0-9]+)$")] | None = None
+    extra_slots: Annotated[int, Field(ge=0)] = 0
 
 
 class Answer(Strict):
@@ -134,17 +149,16 @@ class _Data:
 
     def load_name(self, unit: int) -> str:
         """Label of a load."""
-        count = len(self.machines)
-        if self.load == "pair":
-            return f"{self.machines[unit // count]}>{self.machines[unit % count]}"
-        return f"{self.machines[unit % count]} {('out', 'in')[unit // count]}"
+        return next(iter(self.load_labels(unit).values()))
 
-    def load_labels(self, unit: int) -> dict[str, Any]:
-        """Labels of a load by level."""
-        count, name = len(self.machines), self.load_name(unit)
+    def load_labels(self, unit: int) -> dict[str, str]:
+        """Labels of a load by level, its own first."""
+        first, second = divmod(unit, len(self.machines))
         if self.load == "pair":
-            return {"link": name, "sender": self.machines[unit // count], "receiver": self.machines[unit % count]}
-        return {"port": name, "machine": self.machines[unit % count], "side": ("out", "in")[unit // count]}
+            out, into = self.machines[first], self.machines[second]
+            return {"link": f"{out}>{into}", "sender": out, "receiver": into}
+        side, machine = ("out", "in")[first], self.machines[second]
+        return {"port": f"{machine} {side}", "machine": machine, "side": side}
 
     def seconds(self, slot: int) -> float:
         """When a slot begins."""

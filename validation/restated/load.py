@@ -11,7 +11,7 @@ import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.load import LoadNode, LoadPartitionInstance
 from flowlex.validation.certificates.certificate import Check, Finding
 from flowlex.validation.certificates.exact_numbers import agrees
-from flowlex.validation.certificates.problem_options import LoadOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Numeric, Strict, Verifier
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Positions, Whole, narrow
 from flowlex.validation.proofs.program_builder import ProgramBuilder, texts_at
@@ -28,6 +27,14 @@ from flowlex.validation.restated.program_finding import program_finding
 
 _ONE = Fraction(1)
 _EVALUATIONS = ("configuration", "cpu_load", "history", "performance")
+
+
+class LoadOptions(Strict):
+    """Load partition; a capacity may also be the name of a user's own function."""
+
+    capacity: str = "configuration"
+    objective: Literal["targets", "makespan"] = "targets"
+    level: Literal["node", "item"] = "node"
 
 
 class Move(Strict):

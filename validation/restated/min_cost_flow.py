@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 
 from flowlex.instances.min_cost_flow import NetworkInstance
 from flowlex.validation.certificates.certificate import Check, Finding
-from flowlex.validation.certificates.problem_options import NoOptions
 from flowlex.validation.certificates.verifier_interface import Claimed, Strict, Verifier, same_values
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, dot, narrow
 from flowlex.validation.proofs.network_program import network_program
 from flowlex.validation.restated.program_finding import program_finding
+
+
+class NoOptions(Strict):
+    """Minimum-cost flow."""
 
 
 class FlowAnswer(Strict):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from flowlex.validation.certificates.solution_document import Numeric, Strict
 from flowlex.validation.restated.flow.own_goals import OwnGoal
 
+#: The fields of each goal beside ``weight``, with their defaults; those that are costs, in any fractions.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "Placement": {"rules": {}},
     "DataLocality": {"rack_cost": 1, "cluster_cost": 2, "threshold": 0.1, "most": 10},
@@ -17,6 +19,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "Priority": {"weights": {"placement": 1}, "mode": "strict", "omega": 10, "limits": {}, "lowest": None},
     "FairShares": {"kind": "max_min"},
 }
+_REAL_COSTS = ("rack_cost", "cluster_cost", "base", "rate", "step")
 _SHARES = ("max_min", "weighted", "caps", "dominant")
 _MODES = ("strict", "weighted", "published")
 _PRESETS: dict[str, list[dict[str, Any]]] = {
@@ -32,6 +35,18 @@ _PRESETS: dict[str, list[dict[str, Any]]] = {
     "random": [{"type": "RandomCosts"}],
     "none": [],
 }
+
+
+class FlowOptions(Strict):
+    """Flow scheduling; `Goals` reads the goals."""
+
+    goals: list[dict[str, Any] | str] | None = None
+    preset: Literal["quincy", "borg", "alsched", "load_spread", "random", "none"] = "borg"
+    wait_cost: Numeric | None = None
+    order: Literal["auto", "weights", "phases"] = "auto"
+    lexicographic: bool = False
+    scale: int | None = None
+    stage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,12 @@ class Goals:
         )
         ranks = pricing if options["lexicographic"] and len(pricing) > 1 else ("cost",)
         return cls(found, ranks, own=tuple(own))
+
+    @property
+    def real_costs(self) -> list[Any]:
+        """The costs that the unit of costs must divide."""
+        mine = [goal[name] for goal in self.by_kind.values() for name in _REAL_COSTS if name in goal]
+        return [*mine, *(cost for goal in self.own for cost in goal.real_costs)]
 
     def rank(self, kind: str) -> str:
         """The rank in which a goal counts."""

@@ -23,7 +23,6 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
 from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.certificate import Check
-from flowlex.validation.certificates.problem_options import FlowOptions
 from flowlex.validation.certificates.solution_document import read_as
 from flowlex.validation.certificates.verifier_interface import (
     Claimed,
@@ -36,7 +35,7 @@ from flowlex.validation.certificates.verifier_interface import (
 from flowlex.validation.proofs.exact_program import ExactProgram, Whole, dot, scaled
 from flowlex.validation.proofs.proof import Leaf, Proof, ProofError, from_document
 from flowlex.validation.restated.flow.goal_costs import Problem
-from flowlex.validation.restated.flow.goal_options import Goals
+from flowlex.validation.restated.flow.goal_options import FlowOptions, Goals
 from flowlex.validation.restated.flow.job_shares import stated_shares, unfair
 from flowlex.validation.restated.flow.own_goals import OwnGoal
 from flowlex.validation.restated.flow.program import FlowProgram, FlowStatement
@@ -44,7 +43,6 @@ from flowlex.validation.restated.program_finding import program_finding
 
 __all__ = ["VERIFIER"]
 
-_REAL_FIELDS = ("rack_cost", "cluster_cost", "base", "rate", "step")
 #: Pairs of task and machine up to which all columns are written out; if the proof needs them all.
 _WRITTEN_OUT, _MOST = 20_000, 2_000_000
 #: Rows whose multipliers the columns that are not made have, too.
@@ -253,8 +251,7 @@ def _metrics(problem: Problem, at: NDArray[np.int64], values: Mapping[str, Any])
 def _scale(instance: FlowInstance, goals: Goals, options: Mapping[str, Any]) -> int:
     """The least factor that makes all costs integers."""
     costs: list[Any] = [] if options["wait_cost"] is None else [options["wait_cost"]]
-    costs += [goal[name] for goal in goals.by_kind.values() for name in _REAL_FIELDS if name in goal]
-    costs += [cost for goal in goals.own for cost in goal.real_costs]
+    costs += goals.real_costs
     costs += [job.preempt_cost for job in instance.jobs]
     costs += [cost for task in instance.tasks for cost in task.costs.values()]
     if (placement := goals.by_kind.get("Placement")) is not None:

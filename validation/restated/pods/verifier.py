@@ -24,7 +24,6 @@ from flowlex.instances.model_changes import Changes, Cost
 from flowlex.instances.pods import PodInstance
 from flowlex.validation.certificates.certificate import Check, Claim
 from flowlex.validation.certificates.exact_numbers import Number, agrees
-from flowlex.validation.certificates.problem_options import PodOptions
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.certificates.solution_document import Document, Numeric, read_as
 from flowlex.validation.certificates.verifier_interface import Claimed, Finding, Strict, Verifier, same_values
@@ -45,6 +44,19 @@ _BY_POD, _BY_NODE = ("pod", "running"), ("cpu", "memory", "above", "below", "tan
 
 #: An end of an interval of the mean.
 End: TypeAlias = Annotated[float, Field(ge=-1e6, le=1e6)]
+
+
+class PodOptions(Strict):
+    """Pod placement."""
+
+    balance: Literal["deviation", "max_load", "mean_absolute"] = "deviation"
+    cards: bool = True
+    move_budget: Annotated[float, Field(ge=0)] = 0.0
+    moves: Literal["free", "least"] = "free"
+    admission: Literal["lexicographic", "weighted", "fair"] = "lexicographic"
+    worth: Literal["value", "gpu", "fragmentation"] = "value"
+    absolute_gap: Annotated[float, Field(ge=0)] = 0.0
+    stage: Literal["admission", "balance"] = "admission"
 
 
 class Piece(Strict):
