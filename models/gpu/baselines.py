@@ -170,7 +170,7 @@ def compare(
     rows: dict[str, dict[str, float | int | str]] = {}
     for policy in Policy:
         started = time.perf_counter()
-        solution = GpuAssignment(instance, policy=policy, penalties=weights).solve(engine)
+        solution = GpuAssignment(instance, policy=policy, penalties=weights).solve(engine if policy.network else "auto")
         rows[str(policy)] = {
             "kind": "optimum",
             **_figures(solution.placement),

@@ -70,7 +70,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     instance
         Cluster and jobs.
     policy
-        Fairness and preemption.
+        Fairness and preemption, see `flowlex.instances.gpu_policy`.
     network
         ``compact``, ``paper``: our problem, by a small network, or by one over the paper's vertices.
         ``published``: the paper's own problem, its network as printed (see
@@ -102,9 +102,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     comparison: ClassVar[str] = "flowlex.models.gpu.baselines:compare"
     needed: ClassVar[Mapping[str, str]] = NEEDED
     examples: ClassVar[tuple[tuple[str, str, Mapping[str, Any]], ...]] = (
-        ("FSP: fair shares, with preemption", "gpu-random", {}),
-        ("FS: fair shares, running tasks stay", "gpu-random", {"policy": Policy.FS}),
-        ("FSU: without fairness", "gpu-random", {"policy": Policy.FSU}),
+        *((f"{policy}: {policy.says}", "gpu-random", {"policy": policy}) for policy in Policy),
         ("Waiting at a price", "gpu-random", {"waiting": "priced", "stop_price": 0.5}),
         ("The network as published", "gpu-figure4", {"network": "published"}),
     )
@@ -123,15 +121,23 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
             raise ModelError(
                 "network='published' prices every waiting task and no stop; leave waiting and stop_price out"
             )
+        if self.network == "published" and not self.policy.network:
+            able = Policy.names(lambda policy: policy.network)
+            raise ModelError(f"the published network does not know policy {self.policy}; it goes with {able}")
         if self.stage not in self.stages:
             names = ", ".join(self.stages)
             raise ModelError(f"there is no stage {self.stage!r}; the stages are: {names}")
 
     @property
+    def _by_network(self) -> bool:
+        """Whether networks and classes of equal pairs solve the round; others are solved as they are stated."""
+        return self.network != "published" and self.policy.network
+
+    @property
     def stages(self) -> tuple[str, ...]:
         """Names of the objectives in lexicographic order, after fair shares."""
         stops = self.policy.preemptive and bool((self.instance.arrays.task_running_gpu >= 0).any())
-        if self.network == "published":
+        if not self._by_network:
             return ("transfer",)
         return ("transfer", *(["stops"] if stops else []), *(["waiting"] if self.waiting == "priced" else []))
 
@@ -181,8 +187,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         >>> print(model.value_of("gpu", "node1"))
         objective -24 s, transfer +8 s, running +1
         """
-        if self.network == "published":
-            raise ModelError("network='published' has no values of changes; solve the changed instance")
+        if not self._by_network:
+            raise ModelError(f"{self._stated_only} has no values of changes; solve the changed instance")
         return value_of(self.rounds, what, name, memory_gb)
 
     @classmethod
@@ -227,8 +233,13 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
 
     @property
     def as_stated(self) -> bool:
-        """Whether the statement itself is solved: the model is changed, published, or restated by a subclass."""
-        return self.network == "published" or super().as_stated
+        """Whether the statement itself is solved: no network does, the model is changed, or a subclass restates it."""
+        return not self._by_network or super().as_stated
+
+    @property
+    def _stated_only(self) -> str:
+        """What no network solves."""
+        return "the published network" if self.network == "published" else f"policy {self.policy}"
 
     @cached_property
     def classes(self) -> LargeRound:
@@ -240,8 +251,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     @property
     def unrefined(self) -> str:
         """Reason to solve the changed round by pairs of tasks and GPUs; empty if it is solved by classes."""
-        if self.network == "published":
-            return "the published network"
+        if not self._by_network:
+            return self._stated_only
         if pair_count(self.round) <= SMALL or self._restated:
             return f"{pair_count(self.round)} pairs of tasks and GPUs"
         if not self.round.may_start.any():
@@ -257,8 +268,8 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
         """The solution method and the reason for it."""
         if not self.as_stated or self._restated:
             return super().method
-        if self.network == "published":
-            return "integer or linear program, stage by stage: the published network"
+        if not self._by_network:
+            return f"integer or linear program, stage by stage: {self._stated_only}"
         why = self.unrefined
         return f"{super().method}, {why}" if why else f"{METHOD}: {pair_count(self.round)} pairs of tasks and GPUs"
 
@@ -274,17 +285,17 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
     def unchanged_problem(self) -> Problem:
         """The round before any change, stated in the language."""
         if why := self._large:
-            hint = "network='compact' solves large rounds" if self.network == "published" else "look at a smaller round"
+            hint = "look at a smaller round" if self._by_network else f"{self._stated_only} takes smaller rounds only"
             raise ModelError(f"{why}, so that it is not stated one by one; {hint}")
         return self._unchanged()
 
     @property
     def variables(self) -> Mapping[str, LabelledVariables]:
         """The variables by name; ``model.variables["x"].sel(...)`` selects by label."""
-        return self.classes.variables if self._large and self.network != "published" else super().variables
+        return self.classes.variables if self._large and self._by_network else super().variables
 
     def _inherit(self, before: Any, changes: Sequence[Any]) -> None:
-        if not self._large or self.network == "published":
+        if not self._large or not self._by_network:
             super()._inherit(before, changes)
         elif why := self.unrefined:
             raise ModelError(f"{self._large}; {why}")
@@ -336,7 +347,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
 
     @property
     def _is_network(self) -> bool:
-        return self.network != "published"
+        return self._by_network
 
     def _prepare(self) -> None:
         _ = self.assignment
@@ -350,7 +361,7 @@ class GpuAssignment(Model[GpuInstance, GpuSolution, GpuRun]):
 
     def _formulate(self) -> FlowNetwork | LinearProgram:
         """The program of the stage; if running tasks may stop, that of the best leaf of the search."""
-        if self.network == "published":
+        if not self._by_network:
             from flowlex.formulations.language.program_conversion import flat_program
 
             return flat_program(self.stage_problem(), 0)

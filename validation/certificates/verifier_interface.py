@@ -288,9 +288,10 @@ def verify(
     if verifier.options is not None:
         read_as(verifier.options, read.options, "options")
     if read.changes is not None or read.values is not None or instance.changes:
-        rules = Check(RULES, True, detail="; ".join(map(in_words, _all_changes(read, instance))))
+        if every := _all_changes(read, instance):  # none where no method but the statement solves the problem
+            first = *first, Check(RULES, True, detail="; ".join(map(in_words, every)))
         budget = budget or Budget()
-        return _judged((*first, rules), read, lambda: _changed(read, verifier, instance, budget, goals), instance.cells)
+        return _judged(first, read, lambda: _changed(read, verifier, instance, budget, goals), instance.cells)
     answered = bool(read.answer) or read.status in ("optimal", "feasible")
     answer = read_as(verifier.answer, read.answer, "answer") if answered else None
     if verifier.solvable and read.status in ("infeasible", "unbounded"):
