@@ -213,12 +213,12 @@ def overfull(grid: Grid, blocks: Blocks) -> tuple[NDArray[np.bool_], NDArray[np.
 
 
 def load_counts(grid: Grid, blocks: Blocks, load: Load) -> tuple[NDArray[Any], Integers]:
-    """Positive loads in descending order, and the number of (pair or port, slot) with each.
+    """Positive loads in descending order, and the number of loads and slots with each.
 
     For unsteady totals, the remainder of their division is the number of slots with one more unit.
     """
     values, widths = [], []
-    for group in grid.groups(load):
+    for group in grid.loads(load).groups:
         unit, begin, end, height = _with_rough(blocks, group, up=False)
         values.append(height)
         widths.append(end - begin)

@@ -126,11 +126,6 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return ROWS
 
     @property
-    def as_stated(self) -> bool:
-        """Whether the statement itself is solved: the model is changed, or P3 or P4, which have no other method."""
-        return self.program in ("P3", "P4") or super().as_stated
-
-    @property
     def objective_stage(self) -> str:
         """Name of the stage whose value is the objective."""
         return "weighted" if self.program in ("P3", "P4") else "largest"
@@ -157,6 +152,19 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     def grid(self) -> Grid:
         """The planned transfers on the grid."""
         return make_grid(self.instance, self.share, self.chosen_windows, self.lat, self.share_of, self.extra_slots)
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether the statement itself is solved: the model is changed, or no other method knows program or loads."""
+        return self.program in ("P3", "P4") or not self.grid.loads(self.load).cut or super().as_stated
+
+    @property
+    def method(self) -> str:
+        """How the model is solved, and why."""
+        if self.as_stated and not super().as_stated:
+            what = self.program if self.program in ("P3", "P4") else f"loads of kind {self.load}"
+            return f"integer or linear program, stage by stage: {what}"
+        return super().method
 
     @property
     def chosen_windows(self) -> Windows:

@@ -56,9 +56,8 @@ class LevelProof:
 
     level: int
     lam: Integers  # (transfers of the part,) price of sending one unit
-    # load, port: a pair is ``sender * machines + receiver``, a port ``machine``, or ``machines + machine`` inwards
-    load: LoadPrices
-    port: LoadPrices = field(default_factory=LoadPrices)
+    load: LoadPrices  # by number of the load, see `Grid.loads`
+    port: LoadPrices = field(default_factory=LoadPrices)  # by number of the port
     scale: int = 1  # the integer that stands for a price of 1
     mu: dict[int, int] = field(default_factory=dict)  # price by level, for higher levels
     nu: int = 0  # price of total lateness
@@ -88,13 +87,13 @@ def band_proofs(grid: Grid, bands: Bands, load: Load, part: Integers) -> tuple[L
     At level k, the slots of band k-1 have dual 1, and so have the transfers confined to bands k-1 and above: the levels
     above exclude the slots of higher bands for all other transfers.
     """
-    rows = np.unique(np.concatenate([group[part] for group in grid.groups(load)]))
+    rows = np.unique(np.concatenate([group[part] for group in grid.loads(load).groups]))
     used = bands.band[np.isin(bands.unit, rows)]
     confined = bands.transfer_band[:, part]
     proofs = []
     for level in sorted({each for each in np.unique([used, used + 1]).tolist() if each > 1}, reverse=True):
         lam = np.asarray(sum((band == level - 1).astype(np.int64) for band in confined))
-        prices = _band_prices(grid, bands, load, (bands.band == level - 1) & np.isin(bands.unit, rows))
+        prices = _band_prices(bands, (bands.band == level - 1) & np.isin(bands.unit, rows))
         proofs.append(LevelProof(level, lam, prices))
     return tuple(proofs)
 
@@ -118,16 +117,16 @@ def highest_level(grid: Grid, bands: Bands, load: Load) -> SchedulePart | None:
         return None
     confined = bands.transfer_band >= level - 1
     members = np.flatnonzero(confined.any(axis=0))
-    units = np.concatenate([g[c] for g, c in zip(grid.groups(load), confined, strict=True)])
-    prices = _band_prices(grid, bands, load, (bands.band >= level - 1) & np.isin(bands.unit, units))
+    units = np.concatenate([g[c] for g, c in zip(grid.loads(load).groups, confined, strict=True)])
+    prices = _band_prices(bands, (bands.band >= level - 1) & np.isin(bands.unit, units))
     return SchedulePart(grid.transfer[members], (LevelProof(level, confined[:, members].sum(axis=0), prices),))
 
 
-def _band_prices(grid: Grid, bands: Bands, load: Load, chosen: NDArray[np.bool_]) -> LoadPrices:
+def _band_prices(bands: Bands, chosen: NDArray[np.bool_]) -> LoadPrices:
     """Prices of 1 on chosen pieces."""
     at = np.flatnonzero(chosen)
     ones = np.ones(len(at), np.int64)
-    return _merged(_number(grid, load)[bands.unit[at]], bands.begin[at], bands.end[at], ones)
+    return _merged(bands.unit[at], bands.begin[at], bands.end[at], ones)
 
 
 def _merged(unit: Integers, begin: Integers, end: Integers, price: Integers) -> LoadPrices:
@@ -137,16 +136,6 @@ def _merged(unit: Integers, begin: Integers, end: Integers, price: Integers) -> 
     breaks = (np.diff(unit) != 0) | (begin[1:] != end[:-1]) | (np.diff(price) != 0)
     first, last = np.flatnonzero(np.r_[True, breaks]), np.flatnonzero(np.r_[breaks, True])
     return LoadPrices(unit[first], begin[first], end[last], price[first])
-
-
-def _number(grid: Grid, load: Load) -> Integers:
-    """Number of each load in the certificate: ``sender * machines + receiver``, or the number of the port."""
-    machines = len(grid.out_units)
-    if load != "pair":
-        return np.arange(grid.units_of_load(load)) + (machines if load == "receiver" else 0)
-    number = np.zeros(grid.units_of_load("pair"), np.int64)
-    number[grid.pair] = grid.sender * machines + grid.receiver
-    return number
 
 
 def stage_proofs(cells: Cells, load: Load, result: LexicographicResult) -> tuple[LevelProof, ...]:
@@ -176,7 +165,7 @@ def stage_proofs(cells: Cells, load: Load, result: LexicographicResult) -> tuple
             LevelProof(
                 level=LATENESS if first else stage.level,
                 lam=scaled(lam, scale),
-                load=_prices(cells, _number(cells.grid, load)[unit], cell, scaled(rho, scale), joined),
+                load=_prices(cells, unit, cell, scaled(rho, scale), joined),
                 port=_prices(cells, np.concatenate(port), np.concatenate(place), scaled(price, scale), joined),
                 scale=scale,
                 mu={s: int(scaled(np.array([p]), scale)[0]) for s, p in mu.items() if p > 1e-9},
@@ -219,7 +208,8 @@ class PartDocument:
     """
 
     def __init__(self, part: SchedulePart, grid: Grid, load: Load, ends: Integers, loads: Sequence[int]) -> None:
-        self.part, self.grid, self.load, self.loads, self.ends = part, grid, load, loads, ends
+        self.part, self.grid, self.loads, self.ends = part, grid, loads, ends
+        self.counted, self.top = grid.loads(load), grid.level_count(load)
         self.names = [grid.instance.transfer_names[k] for k in part.transfers.tolist()]
         self.machines = [machine.name for machine in grid.instance.machines]
         self.at = np.searchsorted(grid.transfer, part.transfers)
@@ -258,8 +248,8 @@ class PartDocument:
                 "with_earlier": True,
             }
         k = int(self.at[0])
-        unit, begin, end = self.grid.groups(self.load)[0][k], int(self.grid.start[k]), int(self.ends[k])
-        label = self._load_label(int(_number(self.grid, self.load)[unit]), begin, end)
+        begin, end = int(self.grid.start[k]), int(self.ends[k])
+        label = run_label(self.counted.label(int(self.counted.groups[0][k])), begin, end)
         slots = end - begin
         share = number(Fraction(1, slots))
         rows = {"size": {"at": {self.names[0]: share}}, "largest_link": {"at": {label: number(Fraction(-1, slots))}}}
@@ -267,7 +257,7 @@ class PartDocument:
 
     def _earlier(self, proof: LevelProof, scale: Fraction) -> dict[str, Any]:
         """Multipliers of lateness and of the levels above, which are cut where loads end."""
-        top = self.grid.level_count(self.load)
+        top = self.top
         levels = {*self.loads, *(each.level for each in self.part.proofs if each.level != LATENESS)}
         steps = sorted(k for k in {0, top, *levels, *(k - 1 for k in levels)} if 0 <= k <= top)
         found = {"lateness": number(Fraction(-proof.nu) / scale)} if proof.nu and proof.level != LATENESS else {}
@@ -288,16 +278,10 @@ class PartDocument:
         p = proof.load
         for unit, begin, end, price in zip(*(x.tolist() for x in (p.unit, p.begin, p.end, p.price)), strict=True):
             if price:
-                add(link, self._load_label(unit, begin, end), Fraction(-price))
+                add(link, run_label(self.counted.label(unit), begin, end), Fraction(-price))
         for name, label, value in self._ports(proof.port):
             add(name, label, value)
         return rows
-
-    def _load_label(self, unit: int, begin: int, end: int) -> str:
-        count = len(self.machines)
-        if self.load == "pair":
-            return run_label(f"{self.machines[unit // count]}>{self.machines[unit % count]}", begin, end)
-        return run_label(f"{self.machines[unit % count]} {('out', 'in')[unit // count]}", begin, end)
 
     def _ports(self, prices: LoadPrices) -> Iterator[tuple[str, str, Fraction]]:
         """Rows, labels and multipliers of ports; a price that rises or falls has a row for that."""

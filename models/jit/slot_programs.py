@@ -119,9 +119,9 @@ class Cells:
         return used[kept] // size, used[kept] % size, number[row]
 
     def load_entries(self, load: Load) -> tuple[Integers, Integers, tuple[Integers, ...]]:
-        """Loads with columns: index of the pair or port, cell, and for every column its loads."""
+        """Loads with columns: number of the load, cell, and for every column its loads."""
         columns, cells = self.columns, len(self.length)
-        keys = [group[self.which][columns.row] * cells + columns.slot for group in self.grid.groups(load)]
+        keys = [group[self.which][columns.row] * cells + columns.slot for group in self.grid.loads(load).groups]
         used, inverse = np.unique(np.concatenate(keys), return_inverse=True)
         parts = tuple(np.split(inverse, len(keys)))
         size = max(cells, 1)
@@ -163,10 +163,10 @@ def lexicographic_program(cells: Cells, load: Load, *, name: str, elastic: bool 
     return LexicographicProgram(
         base=base_program(cells, name=name, labels=False),
         loads=loads,
-        levels=int(grid.load_most(load)[np.unique(unit)].max(initial=1)),
+        levels=int(grid.loads(load).most[np.unique(unit)].max(initial=1)),
         width=cells.length[cell].astype(np.float64),
         first=(rate * late).sum() if elastic else None,
-        constant_sum=float(grid.units[cells.which].sum() * len(grid.groups(load))),
+        constant_sum=float(grid.units[cells.which].sum() * len(grid.loads(load).groups)),
     )
 
 

@@ -36,7 +36,7 @@ class JitSolution(Solution):
     blocks
         The schedule: `flowlex.models.jit.interval_schedules`.
     load
-        The kind of load: ``pair``, ``port``, ``sender`` or ``receiver``.
+        The model's option ``load``.
     route
         Solution methods used: ``structure`` (no solver), ``staged lp``, ``staged mip``, ...
     largest_bound
@@ -97,7 +97,7 @@ class JitSolution(Solution):
 
     @cached_property
     def load_counts(self) -> tuple[NDArray[Any], Integers]:
-        """Positive loads in descending order, and the number of (pair or port, slot) with each."""
+        """Positive loads in descending order, and the number of loads and slots with each."""
         return load_counts(self.grid, self.blocks, self.load)
 
     @property

@@ -26,7 +26,7 @@ from flowlex.formulations.language.expressions import Expression
 from flowlex.formulations.program_arrays import Integers
 from flowlex.instances.exact_rationals import rational
 from flowlex.models.jit.slot_programs import Cells, latest_end
-from flowlex.models.jit.transfer_slot_grid import Grid, Load
+from flowlex.models.jit.transfer_slot_grid import Grid, Load, Loads
 from flowlex.models.solution import ModelError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def state(p: Problem, grid: Grid, load: Load, *, program: str, elastic: bool, wh
     grid
         The planned transfers, in slots and units.
     load
-        What is counted: ``pair``, ``port``, ``sender`` or ``receiver``.
+        What is counted.
     program
         ``P1`` to ``P4``.
     elastic
@@ -90,7 +90,8 @@ def state(p: Problem, grid: Grid, load: Load, *, program: str, elastic: bool, wh
 
     cells = rate_cells(grid, elastic=elastic)
     slot, transfer = cells.columns.slot + int(cells.edges[0]), cells.columns.row
-    labels = _sets(p, grid, int(cells.stop.max(initial=0)))
+    counted = grid.loads(load)
+    labels = _sets(p, grid, int(cells.stop.max(initial=0)), counted)
     job = grid.instance.arrays.job[grid.transfer]
     follow = {"time": slot, "job": job[transfer], "sender": grid.sender[transfer]}
     follow |= {"receiver": grid.receiver[transfer], "link": grid.pair[transfer]}
@@ -116,8 +117,8 @@ def state(p: Problem, grid: Grid, load: Load, *, program: str, elastic: bool, wh
         slots = p.data("w", pd.Series(late, x.index.to_pandas()), words="slots by which a unit is late")
         p.minimize("lateness", (x * slots).sum(), words="units times slots of lateness")
     unit, cell, parts = cells.load_entries(load)
-    key = "link" if load == "pair" else "port"
-    loads = (x if load == "pair" else _by_port(labels, grid, load, x)).sum(by=[key, "slot"])
+    key = counted.level
+    loads = (x if key in follow else _by_load(labels, counted, x)).sum(by=[key, "slot"])
     top = grid.level_count(load)
     if program in ("P1", "P2"):
         z = p.variables("largest", upper=top, integer=whole, words="the largest load")
@@ -131,7 +132,7 @@ def state(p: Problem, grid: Grid, load: Load, *, program: str, elastic: bool, wh
             "2**53, where double precision loses single units; use program='P2', whose coefficients are 0 and 1"
         )
     sent = np.bincount(np.concatenate(parts), np.tile(cells.most, len(parts)), len(unit)).astype(np.int64)
-    reach = np.minimum(grid.load_most(load)[unit], sent)
+    reach = np.minimum(counted.most[unit], sent)
     # Of each load the steps 1, 2, ... (and 0 for P4) that it can reach.
     count = reach + (program == "P4")
     row = np.repeat(np.arange(len(unit)), count)
@@ -139,14 +140,8 @@ def state(p: Problem, grid: Grid, load: Load, *, program: str, elastic: bool, wh
     labels["step"] = range(top, -1 if program == "P4" else 0, -1)
     p.set("step", labels["step"], words="steps of loads, from the highest down")
     slot = cell[row] + int(cells.edges[0])
-    machines, sided = len(grid.out_units), unit[row] + (len(grid.out_units) if load == "receiver" else 0)
-    ends: dict[str, Integers]
-    if load == "pair":
-        _, first = np.unique(grid.pair, return_index=True)
-        ends = {"sender": grid.sender[first][unit[row]], "receiver": grid.receiver[first][unit[row]]}
-    else:
-        ends = {"machine": sided % machines, "side": sided // machines}
-    keys = {key: sided, "slot": slot, "step": top - step}
+    keys = {key: unit[row], "slot": slot, "step": top - step}
+    ends = {level: codes[unit[row]] for level, codes in counted.ends.items()}
     table = _table(labels, keys, {**ends, "time": slot})
     heights = pd.Series([float(len(unit)) ** s for s in labels["step"]], pd.Index(labels["step"], name="step"))
     if program == "P4":
@@ -176,11 +171,10 @@ _PORT = "minus an upper bound on what one more unit of capacity saves, in the fi
 _SIZE = "upper bound on what one unit less of the transfer saves, in the first goal above level 1 that it affects"
 
 
-def _sets(p: Problem, grid: Grid, end: int) -> dict[str, Sequence[Any]]:
-    """Declare transfers, slots and machines; the labels of each level."""
+def _sets(p: Problem, grid: Grid, end: int, counted: Loads) -> dict[str, Sequence[Any]]:
+    """Declare transfers, slots, machines and loads; the labels of each level."""
     machines, slot_s = [machine.name for machine in grid.instance.machines], rational(grid.instance.slot_s)
-    _, first = np.unique(grid.pair, return_index=True)
-    ends = zip(grid.sender[first].tolist(), grid.receiver[first].tolist(), strict=True)
+    pairs, ports = grid.loads("pair"), grid.loads("port")
     levels: dict[str, tuple[Sequence[Any], str]] = {
         "transfer": ([grid.name(k) for k in range(grid.count)], "planned transfers"),
         "slot": (range(end), "slots"),
@@ -188,11 +182,12 @@ def _sets(p: Problem, grid: Grid, end: int) -> dict[str, Sequence[Any]]:
         "job": ([job.name for job in grid.instance.jobs], "jobs"),
         "sender": (machines, "machines"),
         "receiver": (machines, "machines"),
-        "link": ([f"{machines[a]}>{machines[b]}" for a, b in ends], "pairs of machines"),
+        "link": ([pairs.label(k) for k in range(pairs.count)], "pairs of machines"),
         "machine": (machines, "machines"),
         "side": (("out", "in"), "sides of a port"),
-        "port": ([f"{machine} {side}" for side in ("out", "in") for machine in machines], "ports"),
+        "port": ([ports.label(k) for k in range(ports.count)], "ports"),
     }
+    levels.setdefault(counted.level, ([counted.label(k) for k in range(counted.count)], "loads"))
     for level, (labels, words) in levels.items():
         p.set(level, labels, words=words)
     return {level: labels for level, (labels, _) in levels.items()}
@@ -209,12 +204,10 @@ def _table(labels: Mapping[str, Sequence[Any]], keys: Mapping[str, Integers], fo
     return pd.DataFrame(columns, index=index)
 
 
-def _by_port(labels: Mapping[str, Sequence[Any]], grid: Grid, load: Load, x: Expression) -> Expression:
-    """Rates by port: a transfer counts towards that of its sender, of its receiver, or towards both."""
+def _by_load(labels: Mapping[str, Sequence[Any]], loads: Loads, x: Expression) -> Expression:
+    """Rates by load: a transfer counts towards one of each group."""
     import pandas as pd
 
-    numbers = {"port": (0, 1), "sender": (0,), "receiver": (1,)}[load]
-    port = np.concatenate([(grid.sender, grid.receiver + len(grid.out_units))[side] for side in numbers])
-    names = np.tile(np.array(labels["transfer"], object), len(numbers))
-    ends = pd.DataFrame({"transfer": names, "port": np.array(labels["port"], object)[port]})
-    return x.join(ends)
+    names = np.tile(np.array(labels["transfer"], object), len(loads.groups))
+    load = np.array(labels[loads.level], object)[np.concatenate(loads.groups)]
+    return x.join(pd.DataFrame({"transfer": names, loads.level: load}))

@@ -7,6 +7,7 @@ arrival; starts and given deadlines are read as exact decimals.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -64,6 +65,24 @@ class Runs:
 
 
 @dataclass(frozen=True, eq=False)
+class Loads:
+    """The loads of a plan, numbered from 0: what the units of some transfers in a slot add up to."""
+
+    level: str  # of their labels in the statement
+    groups: tuple[Integers, ...]  # (F,) number of the load of each transfer; several if it counts towards several
+    most: Integers  # largest units in a slot
+    label: Callable[[int], str]  # by number
+    ends: Mapping[str, Integers]  # further labels of each load, by level: positions among the labels of the level
+    #: Whether every plan over intervals can be cut into slots of equal loads, as of pairs and ports; the programs of
+    #: other loads are solved slot by slot, as they are stated.
+    cut: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(self.most)
+
+
+@dataclass(frozen=True, eq=False)
 class Grid:
     """Planned transfers on the grid. F transfers, M machines."""
 
@@ -103,31 +122,36 @@ class Grid:
         key = self.sender * len(self.out_units) + self.receiver
         return np.asarray(np.unique(key, return_inverse=True)[1])
 
-    def groups(self, load: Load) -> tuple[Integers, ...]:
-        """Loads to which each transfer contributes: its pair, one of its ports, or both (ingress after egress)."""
-        if load == "port":
-            return self.sender, self.receiver + len(self.out_units)
-        return ({"pair": self.pair, "sender": self.sender, "receiver": self.receiver}[load],)
+    def loads(self, load: Load) -> Loads:
+        """What the option ``load`` counts. Ports are numbered: egress of all machines, then ingress."""
+        machines, count = self.instance.machines, len(self.out_units)
+        if load == "pair":
+            first = np.unique(self.pair, return_index=True)[1]
+            ends = {"sender": self.sender[first], "receiver": self.receiver[first]}
 
-    def units_of_load(self, load: Load) -> int:
-        """Number of pairs or of ports."""
-        return int(self.pair.max(initial=-1)) + 1 if load == "pair" else len(self.load_most(load))
+            def link(k: int) -> str:
+                return f"{machines[ends['sender'][k]].name}>{machines[ends['receiver'][k]].name}"
 
-    def load_most(self, load: Load) -> Integers:
-        """Largest units per slot of every load: capacity of the port, or of the smaller port of a pair."""
-        if load != "pair":
-            both = np.concatenate([self.out_units, self.in_units])
-            return {"port": both, "sender": self.out_units, "receiver": self.in_units}[load]
-        most = np.zeros(self.units_of_load("pair"), np.int64)
-        most[self.pair] = self.cap
-        return most
+            return Loads("link", (self.pair,), self.cap[first], link, ends, cut=True)
+        port, sides = np.arange(2 * count), (self.sender, self.receiver + count)
+        groups = {"port": sides, "sender": sides[:1], "receiver": sides[1:]}[load]
+        most = np.concatenate([self.out_units, self.in_units])
+        return Loads(
+            "port",
+            groups,
+            most,
+            lambda k: f"{machines[k % count].name} {('out', 'in')[k // count]}",
+            {"machine": port % count, "side": port // count},
+            cut=True,
+        )
 
     def level_count(self, load: Load) -> int:
         """Highest level that a load can reach, by the capacity of its ports and by its total units."""
-        units = np.zeros(self.units_of_load(load), np.int64)
-        for group in self.groups(load):
+        loads = self.loads(load)
+        units = np.zeros(loads.count, np.int64)
+        for group in loads.groups:
             np.add.at(units, group, self.units)
-        return int(np.minimum(self.load_most(load), units).max(initial=0))
+        return int(np.minimum(loads.most, units).max(initial=0))
 
     def widened_slots(self, which: Integers) -> Integers:
         """Slots by which windows of some transfers were widened; they differ in lateness."""

@@ -56,20 +56,18 @@ class LeastLate:
     proof: LevelProof | None = None  # dual values that prove it
 
     def least_load(self, load: Load) -> int:
-        """Lower bound on the largest load: a full port is shared by at most the pairs that may send there."""
+        """Lower bound on the largest load: a full port is shared by at most the loads that may send there."""
         cells, found = self.cells, 0
         if cells is None or cells.full is None:
             return found
         grid, count = cells.grid, len(cells.length)
-        for side, (name, limit) in enumerate((("sender", grid.out_units), ("receiver", grid.in_units))):
-            full, key = cells.full[side], cells.entry_keys[side][self.open]
-            if load == "pair":
-                pair = grid.pair[cells.which][cells.columns.row][self.open]
-                used, pairs = np.unique(np.unique(np.stack([key, pair]), axis=1)[0], return_counts=True)
-                shared = np.isin(used, full)
-                found = max(found, int((-(-limit[used // count] // pairs))[shared].max(initial=0)))
-            elif load in ("port", name):
-                found = max(found, int(limit[full // count].max(initial=0)))
+        for side, limit in enumerate((grid.out_units, grid.in_units)):
+            key = cells.entry_keys[side][self.open]
+            for group in grid.loads(load).groups:
+                number = group[cells.which][cells.columns.row][self.open]
+                used, loads = np.unique(np.unique(np.stack([key, number]), axis=1)[0], return_counts=True)
+                shared = np.isin(used, cells.full[side])
+                found = max(found, int((-(-limit[used // count] // loads))[shared].max(initial=0)))
         return found
 
 

@@ -81,8 +81,9 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
         late |= grid.stop > grid.due
     state.blocks = bands.blocks
     programmed = late.copy()
-    active = _first_active(state, ports, np.flatnonzero(late))
-    changed = np.ones_like(late) if state.load == "port" else late.copy()
+    coupled = len(grid.loads(state.load).groups) > 1  # a transfer counts towards several loads
+    active = _first_active(state, ports, np.flatnonzero(late), coupled)
+    changed = np.ones_like(late) if coupled else late.copy()
     while True:
         together = [np.searchsorted(grid.transfer, part.transfers) for part in state.parts]
         labels = components(grid, state.load, active, together)
@@ -105,16 +106,16 @@ def _from_structure(state: SearchState, ports: Ports) -> Plan:
         changed = new[0][grid.sender] | new[1][grid.receiver]
     settled = np.flatnonzero(~programmed)
     if len(settled):
-        if state.load != "port":
+        if not coupled:
             state.took("structure")
         proofs = band_proofs(grid, bands, state.load, settled)
         state.parts.insert(0, SchedulePart(grid.transfer[settled], proofs))
     return state.plan(bands.largest)
 
 
-def _first_active(state: SearchState, ports: Ports, late: Integers) -> Ports:
-    """Ports that are constraints from the start: overfull ones, or all if loads are counted by port."""
-    if state.load == "port":  # each transfer counts towards two loads, so pairs are not independent
+def _first_active(state: SearchState, ports: Ports, late: Integers, coupled: bool) -> Ports:
+    """Ports that are constraints from the start: overfull ones, or all if transfers couple loads."""
+    if coupled:
         return np.ones_like(ports[0]), np.ones_like(ports[1])
     grid, active = state.grid, (ports[0].copy(), ports[1].copy())
     if 2 * len(late) > grid.count:  # if most transfers are late, plan all at once instead of in many rounds

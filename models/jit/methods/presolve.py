@@ -81,8 +81,8 @@ class Overload:
 
 
 def find_bands(grid: Grid, load: Load, *, widened: bool = True) -> Bands:
-    """Balance every pair or port separately; ``widened``: slots by which windows were widened are separate cells."""
-    groups = grid.groups(load)
+    """Balance every load separately; ``widened``: slots by which windows were widened are separate cells."""
+    groups = grid.loads(load).groups
     tables, parts = [], []
     for group in groups:
         alone = np.bincount(group)[group] == 1  # a single transfer is spread over its window
@@ -117,10 +117,11 @@ def components(
     grid: Grid, load: Load, ports: tuple[NDArray[np.bool_], NDArray[np.bool_]], together: Sequence[Integers] = ()
 ) -> Integers:
     """(F,) component of every transfer; transfers are joined by a common load, constrained port, or ``together``."""
-    count = grid.units_of_load(load)
+    loads = grid.loads(load)
+    count = loads.count
     machines = len(grid.out_units)
     tails, heads = [], []
-    for group in grid.groups(load):
+    for group in loads.groups:
         tails.append(np.arange(grid.count))
         heads.append(grid.count + group)
     for side, port in enumerate((grid.sender, grid.receiver)):
