@@ -7,6 +7,7 @@ instance and the goals, so removing a goal undoes its effect exactly.
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -226,6 +227,12 @@ class Goal:
 
     #: Weight of the goal in the sum of costs.
     weight: int = 1
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        for name in inspect.get_annotations(cls):
+            if callable(getattr(Goal, name, None)):
+                raise TypeError(f"{cls.__name__}: field {name!r} hides the method of a goal; choose another name")
 
     def require(self, **values: float) -> None:
         """Raise `ModelError` unless the weight is a whole number and each value a finite one, all at least 0."""

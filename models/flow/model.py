@@ -59,9 +59,10 @@ class FlowScheduling(Model[FlowInstance, FlowSolution, FlowRun]):
     Parameters
     ----------
     goals
-        The goals; they override ``preset``. Goals are Python objects; on the command line, choose a ``preset``.
+        The goals; they override ``preset``. Goals are Python objects, also of classes of your own
+        (docs/howto/extend.md); on the command line, choose a ``preset``.
     preset
-        A cost model by name: quincy, borg, alsched, load_spread, random, none.
+        A cost model by name, see `flowlex.models.flow.goals.PRESETS`.
     wait_cost
         Cost of a waiting task; None (the default): running tasks has priority over every other cost.
     order

@@ -205,7 +205,7 @@ class SetQueues(Timed):
 
 
 class SetGoals(Timed):
-    """The cost model changes, by name: quincy, borg, alsched, load_spread, random, none."""
+    """The cost model changes, by name: a preset of flow scheduling."""
 
     event: Literal["set_goals"] = "set_goals"
     goals: Name

@@ -36,7 +36,7 @@ def replay(
         ),
     ],
     goals: Annotated[
-        str, typer.Option("--goals", help="Cost model: quincy, borg, alsched, load_spread, random.")
+        str, typer.Option("--goals", help="Cost model; `flowlex options flow-scheduling preset` lists them.")
     ] = "borg",
     batch: Annotated[int | None, typer.Option("--batch", min=1, help="Step after this many events.")] = None,
     steps: Annotated[int, typer.Option("--steps", min=0, help="For an instance: steps of made-up events.")] = 50,

@@ -71,7 +71,9 @@ def scheduler(
     cluster: Annotated[
         Path | None, typer.Option(help="First start: a flow-scheduling instance to begin with; else no machines.")
     ] = None,
-    goals: Annotated[str, typer.Option(help="quincy, borg, alsched, load_spread, random, none.")] = "borg",
+    goals: Annotated[
+        str, typer.Option(help="Cost model; `flowlex options flow-scheduling preset` lists them.")
+    ] = "borg",
     cost_limit: Annotated[int, typer.Option(min=1, help="Largest cost of one arc.")] = 10**6,
     scale: Annotated[int | None, typer.Option(min=1, help="Costs are integer multiples of 1/SCALE.")] = None,
     lexicographic: Annotated[bool, typer.Option("--lexicographic", help="Goals in strict order.")] = False,
