@@ -17,18 +17,24 @@ import pytest
 
 import flowlex as fx
 from flowlex import generate, model_for
-from tests.documents import ROOT, blocks, lines, public_traces
+from tests.documents import ROOT, SOURCE, blocks, lines, public_traces
 from tests.site_in_browser import broken_links, stumbles
 
 pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
 DOCS = ROOT / "docs"
-OWN_TESTS = ("reuse-a-model", "scheduler-service")
+OWN_TESTS = ("reuse-a-model", "scheduler-service", "extend")
+EXTENDING = (DOCS / "howto" / "extend.md").read_text()
 PAGES = [
     *(DOCS / f"{name}.md" for name in ("installation", "index", "problems")),
     # The file of `reuse-a-model` is written and run word for word in tests/test_readme.py, and the processes of
-    # `scheduler-service` in tests/systems/scheduler/test_processes.py.
+    # `scheduler-service` in tests/systems/scheduler/test_processes.py; the changes of `extend` have a test below.
     *sorted(set((DOCS / "howto").glob("*.md")) - {DOCS / "howto" / f"{n}.md" for n in OWN_TESTS}),
 ]
+SHOWN = """
+from flowlex.instances import read_instance
+for name, options in (("testbed", {"policy": "FSR"}), ("transfers", {"load": "job"})):
+    print(model_for(read_instance(f"{name}.json"), **options).to_latex())
+"""
 #: Problems of one's own, a page each.
 TEXTBOOK = sorted((DOCS / "gallery").glob("*.md"))
 #: Places in a page with an address that a browser would fetch.
@@ -52,6 +58,37 @@ def test_every_block_of_a_page_runs_in_order(page, shell, monkeypatch):
             with monkeypatch.context() as patch, redirect_stdout(StringIO()):
                 patch.chdir(shell.folder)
                 exec(compile(text, page.name, "exec"), vars(module))
+
+
+@pytest.mark.rare
+@pytest.mark.timeout(600)
+def test_what_the_page_adds_to_the_package_takes_three_files_each_and_is_proven(shell):
+    """In a copy of the package: the changes of the page, its commands, and options that do not exist."""
+    copy = shell.folder.parent / "site" / "flowlex"
+    shutil.copytree(SOURCE, copy)
+    for section in EXTENDING.split("\n## ")[1:]:
+        changed = set()
+        for language, text in blocks(section):
+            if language == "diff":
+                head, *hunks = text.split("@@\n")
+                changed.add(copy / head.split()[1])
+                for hunk in hunks:
+                    old, new = ("".join(line[1:] for line in hunk.splitlines(True) if line[0] != sign) for sign in "+-")
+                    source = (copy / head.split()[1]).read_text()
+                    assert source.count(old) == 1, f"{head.split()[1]} has no such lines any more:\n{old}"
+                    (copy / head.split()[1]).write_text(source.replace(old, new))
+            elif language == "console":
+                for line in lines(text):
+                    assert "optimal, proven exactly" in shell(line) or "verify" not in line
+        assert len(changed) <= 3
+    refused = "testbed.json --set policy=FSX", "tonight.json --set preset=full", "transfers.json --set load=machine"
+    for what, known in zip(refused, ("'FSU' or 'FSR'", "'headroom'", "'job'"), strict=True):
+        said = shell(f"flowlex solve {what} 2>&1 || true")
+        assert "must be" in said and known in said, said
+    code = "".join(text for language, text in blocks(EXTENDING) if language == "python")
+    (shell.folder / "code.py").write_text(code + SHOWN)
+    said = shell("python code.py")
+    assert "fullest" in said and "level" in said
 
 
 @pytest.mark.rare
