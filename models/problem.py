@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from flowlex.formulations.engines import solve_options
-from flowlex.formulations.language import mathematics, piecewise, problem_document
+from flowlex.formulations.language import mathematics, problem_document, sorted_and_convex
 from flowlex.formulations.language.expressions import Expression, Rule, constants
 from flowlex.formulations.language.labels import Index, StatementError, known, nearest
 from flowlex.formulations.language.program_conversion import flat_program, program_of
@@ -71,7 +71,7 @@ class Problem(SolvableStatement):
         words
             What it is.
         """
-        piecewise.sorted_stages(self, name, entries, breakpoints, 1, words)
+        sorted_and_convex.sorted_stages(self, name, entries, breakpoints, 1, words)
 
     @whole_or_not
     def maximize_leximin(
@@ -90,7 +90,7 @@ class Problem(SolvableStatement):
         words
             What it is, for the mathematics.
         """
-        piecewise.sorted_stages(self, name, entries, breakpoints, -1, words)
+        sorted_and_convex.sorted_stages(self, name, entries, breakpoints, -1, words)
 
     @whole_or_not
     def convex_cost(self, name: str, amount: Expression, steps: Sequence[tuple[float | None, float]]) -> Expression:
@@ -110,7 +110,7 @@ class Problem(SolvableStatement):
         StatementError
             A rate falls from one step to the next: the cost is not convex and needs binary variables.
         """
-        return piecewise.convex_cost(self, name, amount, steps)
+        return sorted_and_convex.convex_cost(self, name, amount, steps)
 
     def softened(self, name: str, weight: float = 1) -> Self:
         """The problem in which some rows may give, and their violation is minimised before everything else.

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from flowlex.formulations.engines.highs import CoefficientError, out_of_range
-from flowlex.formulations.language import piecewise
+from flowlex.formulations.language import sorted_and_convex
 from flowlex.formulations.language.labels import StatementError
 from flowlex.formulations.language.program_conversion import flat_program
 from flowlex.formulations.language.statement import Objective, Statement
@@ -153,7 +153,7 @@ class Solving:
                 cut_rounds=cut_rounds,
                 watch=watch,
                 strong=self.certify and self.strong,
-                vectors=piecewise.sorted_vectors(problem),
+                vectors=sorted_and_convex.sorted_vectors(problem),
             )
             line.end()
             return found, self._solution(found)

@@ -15,7 +15,7 @@ from flowlex.models.flow.arc_costs import Rules, StageWeights
 from flowlex.models.flow.fair_share_demands import job_bounds
 from flowlex.models.flow.goal_interface import ClusterView, Spot, task_views
 from flowlex.models.flow.preemption import hold
-from flowlex.models.flow.resources import Resources
+from flowlex.models.flow.resource_units import Resources
 from flowlex.models.flow.task_rules import TaskRules
 from flowlex.models.model_base import ModelError
 

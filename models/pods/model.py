@@ -36,8 +36,8 @@ from flowlex.models.model_base import UNPROVEN, Model, ModelError
 from flowlex.models.pods.methods.admission import NODES, Admission, Admitting, SearchLimits
 from flowlex.models.pods.methods.balance import BalanceProof, Balancing, move_cost_of
 from flowlex.models.pods.methods.fair_admission import FairAdmitting
+from flowlex.models.pods.methods.node_class_relaxation import ClassRelaxation
 from flowlex.models.pods.methods.placement_policies import with_waiting
-from flowlex.models.pods.methods.price_relaxation import ClassRelaxation
 from flowlex.models.pods.methods.proof import PlacementRun, proof_document, so_far
 from flowlex.models.pods.problem.admission_levels import Key, Levels, Ranking, ValueMeasure
 from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, Balance

@@ -21,4 +21,4 @@ COMMANDS = {
         "task": "Serve",
     },
 }
-WARM_UPS = {"live scheduler, replay": "flowlex.systems.scheduler.commands.warm_up:schedule_small_cluster"}
+WARM_UPS = {"live scheduler, replay": "flowlex.systems.scheduler.commands.compilation_warm_up:schedule_small_cluster"}

@@ -18,7 +18,7 @@ WORKER_TASKS = {
     "simulate": "flowlex.systems.simulation.commands.worker_tasks:simulate_task",
     "measure": "flowlex.systems.simulation.commands.worker_tasks:measure_task",
 }
-WARM_UPS = {"simulate, networks": "flowlex.systems.simulation.commands.warm_up:simulate_small_network"}
+WARM_UPS = {"simulate, networks": "flowlex.systems.simulation.commands.compilation_warm_up:simulate_small_network"}
 KINDS = {
     "cluster-workload": "flowlex.systems.simulation.cluster_workload",
     "scenario": "flowlex.systems.simulation.scenario",

@@ -3,7 +3,7 @@
 Measured (benchmark *jit_bandwidth*, where ports bind): 40 jobs at share 1.0, loads by port, every level in 2.3 s.
 
 Each pair alone gives a lower bound on the loads, and a schedule that attains it (see `presolve`). Remainders that the
-slots do not divide are placed where ports have free capacity (`unit_rounding`). Ports that are still overfull become
+slots do not divide are placed where ports have free capacity (`rate_rounding`). Ports that are still overfull become
 constraints, and programs replan their transfers level by level, if necessary with elastic windows.
 
 The capacities of all other ports are relaxed. The solution of this relaxation is optimal as soon as it violates no
@@ -36,7 +36,7 @@ from flowlex.models.jit.methods.incumbent import incumbent
 from flowlex.models.jit.methods.least_lateness import least_late
 from flowlex.models.jit.methods.plan_search import Plan, Ports, SearchState
 from flowlex.models.jit.methods.presolve import components, find_bands, port_overload
-from flowlex.models.jit.methods.unit_rounding import settle
+from flowlex.models.jit.methods.rate_rounding import settle
 from flowlex.models.jit.multipliers import LevelProof, SchedulePart, band_proofs, stage_proofs
 from flowlex.models.jit.slot_programs import Cells, base_program, latest_end, lexicographic_program
 

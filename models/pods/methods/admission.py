@@ -21,8 +21,8 @@ from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.solver_outcome import EngineName, Outcome, SolveOptions, Status
 from flowlex.instances.pods import PodArrays, PodInstance
 from flowlex.models.pods.methods.column_generation import most_by_patterns
+from flowlex.models.pods.methods.node_class_relaxation import ClassRelaxation, ResourcePrices
 from flowlex.models.pods.methods.placement_policies import EVEN, POLICIES, Placing, in_order, place_by, tied
-from flowlex.models.pods.methods.price_relaxation import ClassRelaxation, ResourcePrices
 from flowlex.models.pods.methods.search_state import SearchState
 from flowlex.models.pods.problem.admission_levels import Levels
 from flowlex.models.pods.problem.balance_measures import Balance

@@ -20,7 +20,7 @@ from flowlex.instances.pods import PodArrays
 from flowlex.models.pods.methods.admission import NODES, PlacementModel, SearchLimits, remaining
 from flowlex.models.pods.methods.annealing import Annealing
 from flowlex.models.pods.methods.column_generation import PatternMaster, PodPrices, filled
-from flowlex.models.pods.methods.price_relaxation import ResourcePrices
+from flowlex.models.pods.methods.node_class_relaxation import ResourcePrices
 from flowlex.models.pods.problem.balance_measures import MEASURES, SCALE, to_measure, to_objective
 from flowlex.models.pods.problem.cluster import Cluster, stays
 from flowlex.models.pods.problem.node_and_pod_classes import Demand

@@ -34,8 +34,8 @@ from flowlex.formulations.processor_clock import processor_seconds
 from flowlex.formulations.program_arrays import Floats, Integers
 from flowlex.formulations.sessions.growing_program import INFINITY, GrowingProgram
 from flowlex.instances.pods import PodArrays, PodInstance
+from flowlex.models.pods.methods.node_class_relaxation import ResourcePrices
 from flowlex.models.pods.methods.node_patterns import Pattern, Pricing
-from flowlex.models.pods.methods.price_relaxation import ResourcePrices
 from flowlex.models.pods.problem.balance_measures import MEASURES, Measure
 from flowlex.models.pods.problem.cluster import Cluster, stays
 from flowlex.models.pods.problem.group_rules import broken_rules

@@ -17,7 +17,7 @@ from flowlex.models.model_base import Run
 from flowlex.models.pods.methods.admission import Admission
 from flowlex.models.pods.methods.balance import BalanceProof
 from flowlex.models.pods.methods.column_generation import PodPrices
-from flowlex.models.pods.methods.price_relaxation import ClassRelaxation, ResourcePrices
+from flowlex.models.pods.methods.node_class_relaxation import ClassRelaxation, ResourcePrices
 from flowlex.models.pods.problem.admission_levels import Levels
 from flowlex.models.pods.problem.balance_measures import Measure
 from flowlex.models.pods.problem.cluster import Cluster

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flowlex.systems.simulation.cluster.max_min_transfers import Transfer, Transfers
 from flowlex.systems.simulation.cluster.policy_interface import LiveNode, LiveTask, State, reads_of
-from flowlex.systems.simulation.cluster.task_data_transfers import Transfer, Transfers
 from flowlex.systems.simulation.cluster_workload import Read
 from flowlex.systems.simulation.event_log import RunLog
 

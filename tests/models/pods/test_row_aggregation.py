@@ -11,7 +11,7 @@ from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.solver_outcome import SolveOptions, Status
 from flowlex.instances.generators import generate
 from flowlex.instances.pods import PodInstance, fits_wishes
-from flowlex.models.pods.methods import price_relaxation
+from flowlex.models.pods.methods import node_class_relaxation
 from flowlex.models.pods.methods import row_aggregation as cells
 from flowlex.models.pods.methods.balance import tangents
 from flowlex.models.pods.model import PodPlacement
@@ -39,7 +39,7 @@ def test_cells_prove_what_all_groups_prove(nodes: int, pods: int, seed: int, mon
     points = tangents(len(model.bounds.classes.count))
     told: list[list[float]] = []
     for groups in (10**9, 0):  # one program, then aggregated rows
-        monkeypatch.setattr(price_relaxation, "_GROUPS", groups)
+        monkeypatch.setattr(node_class_relaxation, "_GROUPS", groups)
         most = [model.bounds.most(k, admitted[:k], options) for k in range(len(admitted))]
         even = [model.bounds.even(MEASURES[name], admitted, points, options) for name in MEASURES]
         told.append([each.bound for each in most if each] + [each[0].bound for each in even if each])
@@ -52,7 +52,7 @@ def test_cells_prove_what_all_groups_prove(nodes: int, pods: int, seed: int, mon
 
 
 def test_bounds_over_cells_are_certified(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(price_relaxation, "_GROUPS", 0)
+    monkeypatch.setattr(node_class_relaxation, "_GROUPS", 0)
     instance = unlike(12, 400, 5)
     solution = PodPlacement(instance, absolute_gap=0.01).solve("highs", gap=0.05, max_steps=2_000)
     assert solution.certificate is not None and solution.certificate.claim in ("bounded", "optimal")

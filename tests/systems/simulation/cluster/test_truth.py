@@ -17,9 +17,9 @@ from flowlex.models.flow.goals import preset
 from flowlex.models.gpu.model import GpuAssignment
 from flowlex.systems.scheduler.live.replay_events import replay_events
 from flowlex.systems.simulation.cluster import SIMULATOR, simulate_cluster
+from flowlex.systems.simulation.cluster.max_min_transfers import Transfer, Transfers
 from flowlex.systems.simulation.cluster.policies.gpu_assignment import round_instance
 from flowlex.systems.simulation.cluster.run_metrics import figures, job_spans, megabytes, stays
-from flowlex.systems.simulation.cluster.task_data_transfers import Transfer, Transfers
 from flowlex.systems.simulation.cluster_workload import (
     ClusterJob,
     ClusterNode,
