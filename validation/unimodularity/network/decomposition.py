@@ -16,11 +16,10 @@ Two departures from Bixby and Wagner keep this short. Edges parallel in a graph 
 with the same ends can lose a realisation, and only when a path runs through both: they are split off then. And a
 column that does not fit changes nothing before it is refused.
 
-Layout: ``ed`` (member, node, node, mate) per edge: rows, then columns, then markers; ``mb`` (union-find parent,
-is graph, size, XOR, marker to the parent) per member; ``nd`` union-find of nodes; ``ct`` (members, nodes, markers,
-first free marker). ``work`` is (first, after, count, degree, links, met, queue, seen, times, tick): for every member
-the list of its edges on the column and how many, its neighbours among the members met and the XOR of the markers
-to them; stamps of members and nodes.
+Layout: ``ed`` has a line per edge (rows, then columns, then markers), ``mb`` per member, with the columns named below;
+``nd`` is the union-find of nodes, ``ct`` holds counts. ``work`` is (first, after, count, degree, links, met, queue,
+seen, times, tick): for every member the list of its edges on the column and how many, its neighbours among the
+members met and the XOR of the markers to them; stamps of members and nodes.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, assignment"
@@ -28,6 +27,13 @@ to them; stamps of members and nodes.
 from __future__ import annotations
 
 from flowlex.formulations.deferred_compilation import loop
+
+#: Columns of ``ed``: the member that an edge is in, its nodes, and of a marker the other one of the pair.
+IN, NODE_A, NODE_B, MATE = range(4)
+#: Columns of ``mb``: union-find parent, whether it is a graph, of a polygon size and XOR, the marker to its parent.
+PARENT, IS_GRAPH, SIZE, XOR, UP = range(5)
+#: Entries of ``ct``: members, nodes, edges, and the first free pair of markers.
+MEMBERS, NODES, EDGES, FREE = range(4)
 
 
 @loop
@@ -40,28 +46,21 @@ def find(parent, x):
 
 @loop
 def member(mb, x):
-    while mb[x, 0] != x:
-        mb[x, 0] = mb[mb[x, 0], 0]
-        x = mb[x, 0]
-    return x
+    return find(mb[:, PARENT], x)
 
 
 @loop
 def new_member(mb, ct, graph):
-    m = ct[0]
-    ct[0] += 1
-    mb[m, 0] = m
-    mb[m, 1] = graph
-    mb[m, 2] = 0
-    mb[m, 3] = 0
-    mb[m, 4] = -1
+    m = ct[MEMBERS]
+    ct[MEMBERS] += 1
+    mb[m, PARENT], mb[m, IS_GRAPH], mb[m, SIZE], mb[m, XOR], mb[m, UP] = m, graph, 0, 0, -1
     return m
 
 
 @loop
 def new_node(nd, ct):
-    v = ct[1]
-    ct[1] += 1
+    v = ct[NODES]
+    ct[NODES] += 1
     nd[v] = v
     return v
 
@@ -69,32 +68,32 @@ def new_node(nd, ct):
 @loop
 def new_pair(ed, ct):
     """Two markers that are each other's mate; freed pairs are used again."""
-    x = ct[3]
+    x = ct[FREE]
     if x >= 0:
-        ct[3] = ed[x, 1]
-        y = ed[x, 3]
+        ct[FREE] = ed[x, NODE_A]
+        y = ed[x, MATE]
     else:
-        x = ct[2]
+        x = ct[EDGES]
         y = x + 1
-        ct[2] += 2
-    ed[x, 3] = y
-    ed[y, 3] = x
+        ct[EDGES] += 2
+    ed[x, MATE] = y
+    ed[y, MATE] = x
     return x, y
 
 
 @loop
 def free_pair(ed, ct, x):
-    y = ed[x, 3]
-    ed[x, 0] = ed[y, 0] = -1
-    ed[x, 1] = ct[3]
-    ct[3] = x
+    y = ed[x, MATE]
+    ed[x, IN] = ed[y, IN] = -1
+    ed[x, NODE_A] = ct[FREE]
+    ct[FREE] = x
 
 
 @loop
 def put(ed, edge, member, a, b):
-    ed[edge, 0] = member
-    ed[edge, 1] = a
-    ed[edge, 2] = b
+    ed[edge, IN] = member
+    ed[edge, NODE_A] = a
+    ed[edge, NODE_B] = b
 
 
 @loop
@@ -103,12 +102,11 @@ def _path(m, ed, nd, work):
     first, after, times, tick = work[0], work[1], work[8], work[9]
     tick[0] += 4
     base = tick[0]
-    odd = 0
-    xor = 0
+    odd = xor = 0
     edge = first[m]
     while edge >= 0:
-        for side in (1, 2):
-            v = find(nd, ed[edge, side])
+        for node in (NODE_A, NODE_B):
+            v = find(nd, ed[edge, node])
             if times[v] < base:
                 times[v] = base
                 odd += 1
@@ -124,8 +122,8 @@ def _path(m, ed, nd, work):
         return -1, -1
     edge = first[m]
     while edge >= 0:
-        for side in (1, 2):
-            v = find(nd, ed[edge, side])
+        for node in (NODE_A, NODE_B):
+            v = find(nd, ed[edge, node])
             if times[v] == base:
                 return v, xor ^ v
         edge = after[edge]
@@ -134,7 +132,7 @@ def _path(m, ed, nd, work):
 
 @loop
 def ends_of(ed, nd, edge):
-    return find(nd, ed[edge, 1]), find(nd, ed[edge, 2])
+    return find(nd, ed[edge, NODE_A]), find(nd, ed[edge, NODE_B])
 
 
 @loop
@@ -153,12 +151,15 @@ def _visit(m, clock, work, size):
 
 @loop
 def _collect(group, ed, mb, clock, work):
-    """Members of the group's edges and those between them: all climb in turn until one is left."""
+    """Enter the members with the group's edges, and those between them in the tree, in ``met``; returns how many.
+
+    Each climbs to its parent in turn, and ends at a member that another has met, until one is left.
+    """
     first, after, count, degree, links, met, active, seen, _, _ = work
     size = 0
     for place in range(len(group)):
         row = group[place]
-        m = member(mb, ed[row, 0])
+        m = member(mb, ed[row, IN])
         size = _visit(m, clock, work, size)
         after[row] = first[m]
         first[m] = row
@@ -171,14 +172,14 @@ def _collect(group, ed, mb, clock, work):
         place = 0
         while place < climbing and climbing + at_root > 1:
             m = active[place]
-            marker = mb[m, 4]
-            if marker < 0:
+            marker = mb[m, UP]
+            if marker < 0:  # it waits there for the others
                 at_root = 1
                 climbing -= 1
                 active[place] = active[climbing]
                 continue
-            far = ed[marker, 3]
-            above = member(mb, ed[far, 0])
+            far = ed[marker, MATE]
+            above = member(mb, ed[far, IN])
             new = seen[above] != clock
             size = _visit(above, clock, work, size)
             degree[m] += 1
@@ -200,8 +201,8 @@ def _crossed(m, marker, ed, mb, nd, work):
     count = work[2]
     if count[m] == 0:
         return True
-    if not mb[m, 1]:
-        return count[m] == mb[m, 2] - 1
+    if not mb[m, IS_GRAPH]:
+        return count[m] == mb[m, SIZE] - 1
     one, two = _path(m, ed, nd, work)
     a, b = ends_of(ed, nd, marker)
     return (one == a and two == b) or (one == b and two == a)
@@ -222,8 +223,8 @@ def _drop_ends(size, ed, mb, nd, work):
         marker = links[m]
         if degree[m] != 1 or not _crossed(m, marker, ed, mb, nd, work):
             continue
-        far = ed[marker, 3]
-        other = member(mb, ed[far, 0])
+        far = ed[marker, MATE]
+        other = member(mb, ed[far, IN])
         if count[m] > 0:
             after[far] = first[other]
             first[other] = far
@@ -262,11 +263,11 @@ def reduce(group, ed, mb, nd, clock, work, chain, joint):
         chain[place, 0] = m
         chain[place, 1] = before
         chain[place, 2] = onward
-        if mb[m, 1] and not _joints(m, before, onward, ed, nd, work, joint, place):
+        if mb[m, IS_GRAPH] and not _joints(m, before, onward, ed, nd, work, joint, place):
             return 0
         if onward >= 0:
-            before = ed[onward, 3]
-            m = member(mb, ed[before, 0])
+            before = ed[onward, MATE]
+            m = member(mb, ed[before, IN])
     return left
 
 

@@ -6,6 +6,14 @@ from __future__ import annotations
 
 from flowlex.formulations.deferred_compilation import loop
 from flowlex.validation.unimodularity.network.decomposition import (
+    IN,
+    IS_GRAPH,
+    MATE,
+    NODE_A,
+    PARENT,
+    SIZE,
+    UP,
+    XOR,
     ends_of,
     find,
     free_pair,
@@ -28,10 +36,10 @@ def _cut(m, pieces, xor, size, a, b, graph, ed, mb, ct):
         return xor, -1
     inner, outer = new_pair(ed, ct)
     put(ed, inner, graph, a, b)
-    ed[outer, 0] = pieces
-    mb[pieces, 2] = size + 1
-    mb[pieces, 3] = xor ^ outer
-    mb[pieces, 4] = outer
+    ed[outer, IN] = pieces
+    mb[pieces, SIZE] = size + 1
+    mb[pieces, XOR] = xor ^ outer
+    mb[pieces, UP] = outer
     return inner, outer
 
 
@@ -39,7 +47,7 @@ def _cut(m, pieces, xor, size, a, b, graph, ed, mb, ct):
 def _open(m, before, onward, start, end, other_start, other_end, graph, ed, mb, work, ct):
     """Cut a polygon into the piece on the path (start to end) and the rest; returns the graph's way up, or -1."""
     first, after, count = work[0], work[1], work[2]
-    up = mb[m, 4]
+    up = mb[m, UP]
     outward = up >= 0 and up != before and up != onward
     xor = 0
     on_path = False
@@ -48,8 +56,8 @@ def _open(m, before, onward, start, end, other_start, other_end, graph, ed, mb, 
         xor ^= edge
         on_path = on_path or edge == up
         edge = after[edge]
-    rest = mb[m, 2] - count[m] - (before >= 0) - (onward >= 0)
-    rest_xor = mb[m, 3] ^ xor
+    rest = mb[m, SIZE] - count[m] - (before >= 0) - (onward >= 0)
+    rest_xor = mb[m, XOR] ^ xor
     if before >= 0:
         rest_xor ^= before
     if onward >= 0:
@@ -61,19 +69,19 @@ def _open(m, before, onward, start, end, other_start, other_end, graph, ed, mb, 
             piece = new_member(mb, ct, 0)
             edge = first[m]
             while edge >= 0:
-                ed[edge, 0] = piece
+                ed[edge, IN] = piece
                 edge = after[edge]
         inner, outer = _cut(m, piece, xor, count[m], start, end, graph, ed, mb, ct)
         if outward and on_path:
             way = inner
             if outer >= 0:
-                mb[piece, 4] = up
+                mb[piece, UP] = up
     if rest > 0:
         inner, outer = _cut(m, m, rest_xor, rest, other_start, other_end, graph, ed, mb, ct)
         if outward and not on_path:
             way = inner
             if outer >= 0:
-                mb[m, 4] = up
+                mb[m, UP] = up
     return way
 
 
@@ -86,13 +94,13 @@ def _part_markers(m, before, onward, crossed, ed, mb, nd, ct):
     there, here = new_pair(ed, ct)
     put(ed, there, bond, p, q)
     put(ed, here, m, x, y)
-    if mb[m, 4] == before or mb[m, 4] == onward:
-        mb[bond, 4] = mb[m, 4]
-        mb[m, 4] = here
+    if mb[m, UP] == before or mb[m, UP] == onward:
+        mb[bond, UP] = mb[m, UP]
+        mb[m, UP] = here
     else:
-        mb[bond, 4] = there
+        mb[bond, UP] = there
     for marker in (before, onward):
-        same = find(nd, ed[marker, 1]) == x
+        same = find(nd, ed[marker, NODE_A]) == x
         put(ed, marker, bond, p if same else q, q if same else p)
     return bond, p, (q if crossed else p)
 
@@ -112,8 +120,8 @@ def _graph_inside(m, before, onward, start, end, graph, ed, mb, nd, work, ct):
     if onward >= 0:
         a, b = ends_of(ed, nd, onward)
         other_end = a ^ b ^ end
-    mb[m, 0] = graph
-    up = mb[m, 4]
+    mb[m, PARENT] = graph
+    up = mb[m, UP]
     return start, end, other_start, other_end, (up if up != before and up != onward else -1)
 
 
@@ -123,10 +131,9 @@ def _polygon_inside(m, before, onward, graph, ed, mb, nd, work, ct):
     count = work[2]
     start = new_node(nd, ct)
     end = start if count[m] == 0 else new_node(nd, ct)
-    rest = mb[m, 2] - count[m] - (before >= 0) - (onward >= 0)
-    other_start = other_end = -1
-    if before >= 0:
-        other_start = new_node(nd, ct)
+    rest = mb[m, SIZE] - count[m] - (before >= 0) - (onward >= 0)
+    other_start = new_node(nd, ct) if before >= 0 else -1
+    other_end = -1
     if onward >= 0:
         other_end = other_start if before >= 0 and rest == 0 else new_node(nd, ct)
     # At an end of the chain the rest runs from the end of the path back to the marker.
@@ -140,7 +147,7 @@ def merge(chain, length, joint, ed, mb, nd, work, ct):
     """Make one graph of a chain of members; returns it and the two nodes at the ends of the path."""
     if length == 1:
         m = chain[0, 0]
-        if mb[m, 1]:
+        if mb[m, IS_GRAPH]:
             return m, joint[0, 0], joint[0, 1]
         return _single_polygon(m, ed, mb, nd, work, ct)
     graph = new_member(mb, ct, 1)
@@ -149,7 +156,7 @@ def merge(chain, length, joint, ed, mb, nd, work, ct):
     last_in = last_out = -1
     for place in range(length):
         m, before, onward = chain[place, 0], chain[place, 1], chain[place, 2]
-        if mb[m, 1]:
+        if mb[m, IS_GRAPH]:
             start, end = joint[place, 0], joint[place, 1]
             start, end, other_start, other_end, up = _graph_inside(
                 m, before, onward, start, end, graph, ed, mb, nd, work, ct
@@ -166,7 +173,7 @@ def merge(chain, length, joint, ed, mb, nd, work, ct):
             free_pair(ed, ct, before)
         tail = end
         last_in, last_out = end, other_end
-    mb[graph, 4] = way
+    mb[graph, UP] = way
     return graph, find(nd, tip), find(nd, tail)
 
 
@@ -182,22 +189,22 @@ def _single_polygon(m, ed, mb, nd, work, ct):
     lone = -1
     if count[m] == 1:
         lone = xor
-    elif count[m] == mb[m, 2] - 1:
-        lone = mb[m, 3] ^ xor
-    if lone >= 0 and ed[lone, 3] >= 0:
-        a, b = ends_of(ed, nd, ed[lone, 3])
-        return member(mb, ed[ed[lone, 3], 0]), a, b
+    elif count[m] == mb[m, SIZE] - 1:
+        lone = mb[m, XOR] ^ xor
+    if lone >= 0 and ed[lone, MATE] >= 0:
+        a, b = ends_of(ed, nd, ed[lone, MATE])
+        return member(mb, ed[ed[lone, MATE], IN]), a, b
     graph = new_member(mb, ct, 1)
     a, b = new_node(nd, ct), new_node(nd, ct)
     if lone >= 0:
         inner, outer = new_pair(ed, ct)
         put(ed, lone, graph, a, b)
         put(ed, inner, graph, a, b)
-        ed[outer, 0] = m
-        mb[m, 3] ^= lone ^ outer
-        mb[graph, 4] = inner
+        ed[outer, IN] = m
+        mb[m, XOR] ^= lone ^ outer
+        mb[graph, UP] = inner
         return graph, a, b
-    mb[graph, 4] = _open(m, -1, -1, a, b, a, b, graph, ed, mb, work, ct)
+    mb[graph, UP] = _open(m, -1, -1, a, b, a, b, graph, ed, mb, work, ct)
     return graph, a, b
 
 
@@ -206,9 +213,9 @@ def hang(m, marker, ed, mb):
     """Make a member the root of its tree and hang it on a marker."""
     below = marker
     while m >= 0:
-        up = mb[m, 4]
-        mb[m, 4] = below
+        up = mb[m, UP]
+        mb[m, UP] = below
         if up < 0:
             break
-        below = ed[up, 3]
-        m = member(mb, ed[below, 0])
+        below = ed[up, MATE]
+        m = member(mb, ed[below, IN])

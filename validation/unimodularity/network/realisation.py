@@ -11,6 +11,17 @@ import numpy as np
 
 from flowlex.formulations.deferred_compilation import loop
 from flowlex.validation.unimodularity.network.decomposition import (
+    EDGES,
+    IN,
+    IS_GRAPH,
+    MATE,
+    MEMBERS,
+    NODE_A,
+    NODE_B,
+    NODES,
+    SIZE,
+    UP,
+    XOR,
     find,
     member,
     new_member,
@@ -24,20 +35,11 @@ from flowlex.validation.unimodularity.network.merge_members import hang, merge
 
 @loop
 def _grown(table, needed):
-    """The table, extended to at least ``needed`` rows."""
+    """The table or vector, extended to at least ``needed`` rows."""
     if needed <= len(table):
         return table
-    larger = np.full((2 * needed, table.shape[1]), -1, table.dtype)
+    larger = np.full((2 * needed,) + table.shape[1:], -1, table.dtype)  # noqa: RUF005 (numba)
     larger[: len(table)] = table
-    return larger
-
-
-@loop
-def _longer(vector, needed):
-    if needed <= len(vector):
-        return vector
-    larger = np.full(2 * needed, -1, vector.dtype)
-    larger[: len(vector)] = vector
     return larger
 
 
@@ -45,21 +47,16 @@ def _longer(vector, needed):
 def _room(work, members, nodes, edges):
     """Scratch arrays for the given numbers of members, nodes and edges."""
     first, after, count, degree, links, met, queue, seen, times, tick = work
-    first, count, degree = _longer(first, members), _longer(count, members), _longer(degree, members)
-    links, met, queue, seen = (
-        _longer(links, members),
-        _longer(met, members),
-        _longer(queue, 2 * members),
-        _longer(seen, members),
-    )
-    return first, _longer(after, edges), count, degree, links, met, queue, seen, _longer(times, nodes), tick
+    first, count, degree = _grown(first, members), _grown(count, members), _grown(degree, members)
+    links, met, seen = _grown(links, members), _grown(met, members), _grown(seen, members)
+    queue, after, times = _grown(queue, 2 * members), _grown(after, edges), _grown(times, nodes)
+    return first, after, count, degree, links, met, queue, seen, times, tick
 
 
 @loop
 def _by_component(column, turn, known, component, slot, stamp):
     """Sort the known rows of a column by component: ``(start, line)``, and how many rows are new."""
-    groups = 0
-    fresh = 0
+    groups = fresh = 0
     for place in range(len(column)):
         if not known[column[place]]:
             fresh += 1
@@ -93,8 +90,8 @@ def _join(column, known, component, weight, home, ed, mb):
         row = column[place]
         if not known[row]:
             known[row] = True
-            ed[row, 0] = home
-            mb[home, 3] ^= row
+            ed[row, IN] = home
+            mb[home, XOR] ^= row
         other = find(component, row)
         if other != root:
             if weight[other] > weight[root]:
@@ -119,9 +116,9 @@ def _add(edge, column, start, line, fresh, chain, joint, at, known, component, w
         known[column[0]] = True
         return
     home = new_member(mb, ct, 0)
-    mb[home, 2] = groups + fresh + 1
-    mb[home, 3] = edge
-    ed[edge, 0] = home
+    mb[home, SIZE] = groups + fresh + 1
+    mb[home, XOR] = edge
+    ed[edge, IN] = home
     heaviest = 0
     for g in range(groups):
         if weight[find(component, line[start[g]])] > weight[find(component, line[start[heaviest]])]:
@@ -130,10 +127,10 @@ def _add(edge, column, start, line, fresh, chain, joint, at, known, component, w
         graph, a, b = merge(chain[at[g] : at[g + 1]], at[g + 1] - at[g], joint[at[g] :], ed, mb, nd, work, ct)
         there, here = new_pair(ed, ct)
         put(ed, there, graph, a, b)
-        ed[here, 0] = home
-        mb[home, 3] ^= here
+        ed[here, IN] = home
+        mb[home, XOR] ^= here
         if g == heaviest:
-            mb[home, 4] = here
+            mb[home, UP] = here
         else:
             hang(member(mb, graph), there, ed, mb)
     _join(column, known, component, weight, home, ed, mb)
@@ -201,13 +198,13 @@ def realise(rows, ptr, idx, stop):
         groups = len(start) - 1
         at = np.zeros(groups + 1, np.int64)  # the chains of the groups follow each other
         for g in range(groups):
-            chain, joint = _grown(chain, at[g] + ct[0] + 2), _grown(joint, at[g] + ct[0] + 2)
+            chain, joint = _grown(chain, at[g] + ct[MEMBERS] + 2), _grown(joint, at[g] + ct[MEMBERS] + 2)
             length = reduce(line[start[g] : start[g + 1]], ed, mb, nd, turn, work, chain[at[g] :], joint[at[g] :])
             at[g + 1] = at[g] + length
             if length == 0:
                 return 2, component, component, c
         more = 8 * (at[groups] + groups + 2)  # a member of a chain makes at most so many members, nodes, markers
-        mb, nd, ed = _grown(mb, ct[0] + more), _longer(nd, ct[1] + more), _grown(ed, ct[2] + more)
+        mb, nd, ed = _grown(mb, ct[MEMBERS] + more), _grown(nd, ct[NODES] + more), _grown(ed, ct[EDGES] + more)
         work = _room(work, len(mb), len(nd), len(ed))
         _add(rows + c, column, start, line, fresh, chain, joint, at, known, component, weight, ed, mb, nd, ct, work)
     done, one, two = _glue(rows, cols, ed, mb, nd, ct, known, component)
@@ -217,23 +214,23 @@ def realise(rows, ptr, idx, stop):
 @loop
 def _lay_out(ed, mb, ct):
     """Give the edges of every polygon nodes of their own, round the cycle; returns how many nodes there are then."""
-    size = np.zeros(ct[0] + 1, np.int64)
-    for edge in range(ct[2]):
-        m = ed[edge, 0]
-        if m >= 0 and not mb[member(mb, m), 1]:
+    size = np.zeros(ct[MEMBERS] + 1, np.int64)
+    for edge in range(ct[EDGES]):
+        m = ed[edge, IN]
+        if m >= 0 and not mb[member(mb, m), IS_GRAPH]:
             size[m + 1] += 1
-    nodes = ct[1]
-    offset = np.empty(ct[0], np.int64)
-    for m in range(ct[0]):
+    nodes = ct[NODES]
+    offset = np.empty(ct[MEMBERS], np.int64)
+    for m in range(ct[MEMBERS]):
         offset[m] = nodes
         nodes += size[m + 1]
-    placed = np.zeros(ct[0], np.int64)
-    for edge in range(ct[2]):
-        m = ed[edge, 0]
-        if m >= 0 and not mb[member(mb, m), 1]:
-            ed[edge, 1] = offset[m] + placed[m]
+    placed = np.zeros(ct[MEMBERS], np.int64)
+    for edge in range(ct[EDGES]):
+        m = ed[edge, IN]
+        if m >= 0 and not mb[member(mb, m), IS_GRAPH]:
+            ed[edge, NODE_A] = offset[m] + placed[m]
             placed[m] += 1
-            ed[edge, 2] = offset[m] + placed[m] % size[m + 1]
+            ed[edge, NODE_B] = offset[m] + placed[m] % size[m + 1]
     return nodes
 
 
@@ -242,35 +239,31 @@ def _glue(rows, cols, ed, mb, nd, ct, known, component):
     """Put all members together, one way of the many: the tree's edges as pairs of nodes 0..rows."""
     nodes = _lay_out(ed, mb, ct)
     parent = np.arange(nodes + rows + 1)
-    parent[: ct[1]] = nd[: ct[1]]
-    for edge in range(rows + cols, ct[2]):
-        other = ed[edge, 3]
-        if ed[edge, 0] >= 0 and edge < other:
-            parent[find(parent, ed[edge, 1])] = find(parent, ed[other, 1])
-            parent[find(parent, ed[edge, 2])] = find(parent, ed[other, 2])
+    parent[: ct[NODES]] = nd[: ct[NODES]]
+    for edge in range(rows + cols, ct[EDGES]):
+        other = ed[edge, MATE]
+        if ed[edge, IN] >= 0 and edge < other:
+            parent[find(parent, ed[edge, NODE_A])] = find(parent, ed[other, NODE_A])
+            parent[find(parent, ed[edge, NODE_B])] = find(parent, ed[other, NODE_B])
     hub = nodes + rows
     done = np.zeros(rows, np.bool_)
     for row in range(rows):
         if not known[row]:
-            ed[row, 1] = hub
-            ed[row, 2] = nodes + row
+            ed[row, NODE_A] = hub
+            ed[row, NODE_B] = nodes + row
             continue
         root = find(component, row)
         if not done[root]:
             done[root] = True
-            parent[find(parent, ed[row, 1])] = find(parent, hub)
+            parent[find(parent, ed[row, NODE_A])] = find(parent, hub)
     number = np.full(len(parent), -1, np.int64)
     found = 0
-    one = np.empty(rows, np.int64)
-    two = np.empty(rows, np.int64)
+    ends = np.empty((2, rows), np.int64)
     for row in range(rows):
-        for side in (1, 2):
-            v = find(parent, ed[row, side])
+        for k, node in enumerate((NODE_A, NODE_B)):
+            v = find(parent, ed[row, node])
             if number[v] < 0:
                 number[v] = found
                 found += 1
-            if side == 1:
-                one[row] = number[v]
-            else:
-                two[row] = number[v]
-    return found == rows + (1 if rows else 0), one, two
+            ends[k, row] = number[v]
+    return found == rows + (1 if rows else 0), ends[0], ends[1]
