@@ -166,20 +166,19 @@ class _Terms:
         return self._of[key]
 
     def reduced(self, column: int, leaf: Leaf, cost: Objective, objectives: Mapping[str, Objective]) -> Fraction:
-        """The reduced cost of a column in a leaf."""
-        found = leaf.own * cost.sign * _coefficient(cost, column)
-        for name, y in leaf.rows.items():
+        """The reduced cost of a column in a leaf: branches on several columns are rows, those on one are bounds."""
+        reduced = leaf.own * cost.sign * _coefficient(cost, column)
+        for name, duals in leaf.rows.items():
             for row, value in self._rows_of(name, column):
-                found -= int(y.numbers[row]) * y.unit * value
-        for name, e in leaf.earlier.items():
-            found -= e * objectives[name].sign * _coefficient(objectives[name], column)
-        for k, e in leaf.derived.items():
-            cut = self.derived[k]
-            found -= e * int(cut.value[cut.column == column].sum())
-        for b in leaf.branches:
-            if not b.alone and b.multiplier:
-                found -= b.multiplier * int(b.value[b.column == column].sum())
-        return Fraction(found)
+                reduced -= int(duals.numbers[row]) * duals.unit * value
+        for name, multiplier in leaf.earlier.items():
+            reduced -= multiplier * objectives[name].sign * _coefficient(objectives[name], column)
+        for k, multiplier in leaf.derived.items():
+            reduced -= multiplier * int(self.derived[k].value[self.derived[k].column == column].sum())
+        for branch in leaf.branches:
+            if not branch.alone and branch.multiplier:
+                reduced -= branch.multiplier * int(branch.value[branch.column == column].sum())
+        return Fraction(reduced)
 
 
 def _coefficient(objective: Objective, column: int) -> Fraction:

@@ -41,6 +41,7 @@ from flowlex.models.solution import Seconds
 from flowlex.models.solve_progress import ProgressLine
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.proofs.checker import Verdict, judge
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram
 from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import Proof
 
@@ -256,8 +257,8 @@ class Solving:
 
         def key(each: ProblemSolution) -> tuple[list[float], list[float]]:
             stages = each.stages.values()
-            bounds = [-np.inf if s.bound is None else signs[s.name] * float(s.bound) for s in stages]
-            return [signs[s.name] * s.value for s in stages], [-bound for bound in bounds]
+            minus_bounds = [np.inf if s.bound is None else -signs[s.name] * float(s.bound) for s in stages]
+            return [signs[s.name] * s.value for s in stages], minus_bounds
 
         return key(one) < key(other)
 
@@ -296,24 +297,7 @@ class Solving:
         problem, limit, solved = self.problem, self.options.time_limit_s, time.perf_counter()
         answered = found.values is not None and found.status.has_answer
         program = exact_program(problem)
-        proof, verdict, trouble = Proof(), None, ""
-        budget = Budget.remaining(limit, self.clock)
-        exact = answer_of(program, found) if answered else None
-        if self.certify:
-            try:
-                if found.status.claims:
-                    proved, proof, verdict = proven(program, found, found.values if answered else None, budget)
-                    exact = proved if proved is not None else exact
-            except (Exception, KeyboardInterrupt) as error:  # whatever fails, the answer is not lost
-                _log.warning("%s: the proof was not built: %s", problem.name, error)
-                proof, verdict = Proof(), judge(program, exact, Proof(), str(found.status))
-                trouble = f"The proof was not built ({error or type(error).__name__}); the answer is the solver's."
-            if verdict is not None and verdict.late:
-                trouble = "The time limit passed before the whole proof was checked."
-        elif self.leaves:
-            proof = exact_proof(program, found, budget)
-        else:
-            trouble = "not certified: solved with certify=False"
+        exact, proof, verdict, trouble = self._proof(program, found, answer_of(program, found) if answered else None)
         stages = stage_answers(found, exact, program, verdict)
         if self.leaves:
             for stage, result in zip(tuple(stages.values()), found.stages, strict=False):
@@ -357,6 +341,26 @@ class Solving:
             program=program,
             found=proof,
         )
+
+    def _proof(
+        self, program: ExactProgram, found: StagesOutcome, exact: Exact | None
+    ) -> tuple[Exact | None, Proof, Verdict | None, str]:
+        """The exact answer, its proof, what the checker says of it, and what the user is told if that is not all."""
+        budget = Budget.remaining(self.options.time_limit_s, self.clock)
+        if not self.certify:
+            if self.leaves:
+                return exact, exact_proof(program, found, budget), None, ""
+            return exact, Proof(), None, "not certified: solved with certify=False"
+        if not found.status.claims:
+            return exact, Proof(), None, ""
+        try:
+            proved, proof, verdict = proven(program, found, None if exact is None else found.values, budget)
+        except (Exception, KeyboardInterrupt) as error:  # whatever fails, the answer is not lost
+            _log.warning("%s: the proof was not built: %s", self.problem.name, error)
+            trouble = f"The proof was not built ({error or type(error).__name__}); the answer is the solver's."
+            return exact, Proof(), judge(program, exact, Proof(), str(found.status)), trouble
+        trouble = "The time limit passed before the whole proof was checked." if verdict.late else ""
+        return exact if proved is None else proved, proof, verdict, trouble
 
     def _conflict(self, limit: float) -> Infeasibility:
         """Rows that cannot hold together, as formulas with numbers; those stated last come first."""

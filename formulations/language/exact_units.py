@@ -43,17 +43,17 @@ def exact_numbers(values: Any) -> tuple[Floats, Unit]:
 
 
 def _of_floats(array: Floats) -> tuple[Floats, Unit]:
+    """Integers and the largest decimal unit; a few of the numbers already rule out most units."""
     sample = array.reshape(-1)[:64]
     for digits in range(_DIGITS + 1):
         power = 10.0**digits
-        if not _has_digits(sample, power):
-            continue
-        if _has_digits(array, power):
+        if _has_digits(sample, power) and _has_digits(array, power):
             return (array, _ONE) if not digits else (np.rint(array * power), Fraction(1, 10**digits))
     return array, None
 
 
 def _has_digits(array: Floats, power: float) -> bool:
+    """Whether the numbers are those of decimals that are multiples of 1 / ``power``."""
     with np.errstate(invalid="ignore", over="ignore"):
         scaled = np.rint(array * power)
         return bool(((scaled / power == array) & (np.abs(scaled) <= EXACT)).all())

@@ -35,6 +35,8 @@ from flowlex.formulations.program_arrays import Floats
 Relation: TypeAlias = str
 _SINGLE = Index((), {}, {}, 1, True)
 _NONE = np.zeros(0, np.int64)
+#: Most divisors that are inverted exactly, one by one.
+_FRACTIONS = 10_000
 _NO_VALUES = np.zeros(0)
 
 
@@ -450,11 +452,9 @@ class Expression:
         if not divisor._constant.all():
             zero = divisor.index.text(int(np.argmin(divisor._constant != 0)))
             raise StatementError(f"division of {self._short()} by 0 at {zero}")
-        exact = divisor._unit is not None and len(divisor._constant) <= 10_000
-        if exact:
-            assert divisor._unit is not None
-            each = [1 / (Fraction(int(v)) * divisor._unit) for v in divisor._constant.tolist()]
-            values, unit = exact_numbers(np.array(each, object))
+        if divisor._unit is not None and len(divisor._constant) <= _FRACTIONS:
+            reciprocals = [1 / (Fraction(int(v)) * divisor._unit) for v in divisor._constant.tolist()]
+            values, unit = exact_numbers(np.array(reciprocals, object))
         else:
             values, unit = 1.0 / to_floats(divisor._constant, divisor._unit), None
         quotient = self * divisor._like(constant=values, unit=unit)

@@ -108,15 +108,12 @@ class StageProgram:
     sure: bool = False
     #: Whether the solver reports infeasibility that the tree was too large to prove.
     refuted: bool = False
-    #: Columns of one row that only later stages want small or large: the row, the coefficient and the direction.
-    idle: tuple[Integers, Integers, Floats, Floats] | None = field(init=False)
     _numbers: tuple[Booleans, Integers] | None = field(default=None, repr=False)
     #: (n,) the row of each idle column that the relaxation leaves out so far; -1: none.
     asleep: Integers | None = None
 
     def __post_init__(self) -> None:
         self.integer = np.flatnonzero(self.arrays.integrality)
-        self.idle = self._idle_columns() if len(self.costs) > 1 else None
         relaxation = replace(self.arrays, integrality=np.zeros_like(self.arrays.integrality))
         self.lp = quiet(solver=choose_algorithm(relaxation, SolveOptions()), random_seed=self.options.seed)
         pass_model(self.lp, relaxation)
@@ -219,13 +216,14 @@ class StageProgram:
         return self.arrays.matrix.T
 
     def added_to(self, sums: Floats, multipliers: Floats) -> Floats:
-        """``sums`` plus so many times each added row, in place."""
-        for place in np.flatnonzero(multipliers).tolist():
-            is_cut, k = self.added[place]
+        """Add the rows in ``added``, times their multipliers, to a sum of rows, (columns,), in place."""
+        for number in np.flatnonzero(multipliers).tolist():
+            is_cut, k = self.added[number]
             if is_cut:
-                sums[self.cuts[k].columns] += multipliers[place] * self.cuts[k].values
+                sums[self.cuts[k].columns] += multipliers[number] * self.cuts[k].values
             else:
-                sums += multipliers[place] * self.kept[k][0]
+                stage_cost, _ = self.kept[k]
+                sums += multipliers[number] * stage_cost
         return sums
 
     def relax(self, branches: tuple[Branch, ...], cost: Floats) -> tuple[Leaf, Floats | None]:
@@ -456,46 +454,47 @@ class StageProgram:
                 return False
         return True
 
-    def _idle_columns(self) -> tuple[Integers, Integers, Floats, Floats] | None:
-        """Columns in one row alone, no two in the same, whose costs all have one sign."""
+    @cached_property
+    def idle(self) -> tuple[Integers, Integers, Floats, Booleans] | None:
+        """Columns in one row alone, no two in the same, that costs want small, or want large; None: there are none.
+
+        With the row of each, its coefficient there, and whether it is wanted small.
+        """
+        if len(self.costs) < 2:
+            return None
         matrix = self.arrays.matrix.tocsc()
         costs = np.array(self.costs)
-        wanted = np.where((costs >= 0).all(axis=0), 1.0, np.where((costs <= 0).all(axis=0), -1.0, 0.0))
-        wanted[~costs.any(axis=0)] = 0.0
-        single = np.flatnonzero((np.diff(matrix.indptr) == 1) & (wanted != 0))
-        rows = matrix.indices[matrix.indptr[single]].astype(np.int64)
+        small, large = np.asarray((costs >= 0).all(axis=0)), np.asarray((costs <= 0).all(axis=0))
+        columns = np.flatnonzero((np.diff(matrix.indptr) == 1) & (small != large))
+        rows = matrix.indices[matrix.indptr[columns]].astype(np.int64)
         alone = np.bincount(rows, minlength=matrix.shape[0])[rows] == 1
-        single, rows = single[alone], rows[alone]
-        return (single, rows, matrix.data[matrix.indptr[single]], wanted[single]) if len(single) else None
+        columns, rows = columns[alone], rows[alone]
+        return (columns, rows, matrix.data[matrix.indptr[columns]], small[columns]) if len(columns) else None
 
     def _sleep(self) -> None:
         """Leave out rows that a column without a cost can satisfy whatever the others are, until it has one."""
         if self.idle is None:
             return
         a = self.arrays
-        columns, rows, by, wanted = self.idle
-        others = a.matrix.tocsr()[rows].tocoo()
-        at = others.col != columns[others.row]
-        row, column, value = others.row[at], others.col[at], others.data[at]
+        columns, rows, coefficient, small = self.idle
+        # The least and the largest sum of the other terms of each row.
+        entries = a.matrix.tocsr()[rows].tocoo()
+        other = entries.col != columns[entries.row]
+        row, column, value = entries.row[other], entries.col[other], entries.data[other]
         ends = value * a.column_lower[column], value * a.column_upper[column]
         least = np.bincount(row, np.minimum(*ends), len(rows))
         most = np.bincount(row, np.maximum(*ends), len(rows))
+        # Of rows with one side: the value of the column from which on, against its cost, the row always holds.
+        below, above = np.isfinite(a.row_lower[rows]), np.isfinite(a.row_upper[rows])
         with np.errstate(invalid="ignore"):
-            needs = np.where(np.isfinite(a.row_lower[rows]), a.row_lower[rows] - least, -inf) / by
-            allows = np.where(np.isfinite(a.row_upper[rows]), a.row_upper[rows] - most, inf) / by
-            # Only one side of the row counts, and it is the one against which the column is wanted.
-            one = np.isinf(a.row_lower[rows]) != np.isinf(a.row_upper[rows])
-            need = np.where(np.isfinite(a.row_lower[rows]), needs, allows)
-            free = np.where(
-                wanted > 0,
-                (need <= a.column_upper[columns] + 1e-9) & (np.isfinite(a.row_lower[rows]) == (by > 0)),
-                (need >= a.column_lower[columns] - 1e-9) & (np.isfinite(a.row_lower[rows]) == (by < 0)),
-            )
-        self.asleep = np.zeros(len(a.cost), np.int64) - 1
-        asleep = one & free.astype(bool)
+            enough = np.where(below, a.row_lower[rows] - least, a.row_upper[rows] - most) / coefficient
+        reachable = np.where(small, enough <= a.column_upper[columns] + 1e-9, enough >= a.column_lower[columns] - 1e-9)
+        opposed = below == ((coefficient > 0) == small)
+        asleep = (below != above) & opposed & reachable
+        self.asleep = np.full(len(a.cost), -1, np.int64)
         self.asleep[columns[asleep]] = rows[asleep]
-        for row_ in rows[asleep].tolist():
-            self.lp.changeRowBounds(row_, -inf, inf)
+        for number in rows[asleep].tolist():
+            self.lp.changeRowBounds(number, -inf, inf)
 
     def wake(self, cost: Floats) -> None:
         """Bring back the rows of columns that have a cost from now on; a feasible vertex stays feasible."""
@@ -526,15 +525,15 @@ class StageProgram:
         if self.idle is None:
             return values
         a = self.arrays
-        columns, rows, by, wanted = self.idle
+        columns, rows, coefficient, small = self.idle
         x = values[columns]
-        rest = np.asarray(a.matrix @ values)[rows] - by * x
-        ends = (a.row_lower[rows] - rest) / by, (a.row_upper[rows] - rest) / by
+        others = np.asarray(a.matrix @ values)[rows] - coefficient * x
+        ends = (a.row_lower[rows] - others) / coefficient, (a.row_upper[rows] - others) / coefficient
         least = np.maximum(a.column_lower[columns], np.minimum(*ends))
         most = np.minimum(a.column_upper[columns], np.maximum(*ends))
         whole = a.integrality[columns]
         least, most = np.where(whole, np.ceil(least - WHOLE), least), np.where(whole, np.floor(most + WHOLE), most)
-        cheap = np.where(wanted > 0, least, most)
+        cheap = np.where(small, least, most)
         better = np.isfinite(cheap) & (np.abs(cheap - x) > _DUST) & (least <= most)
         if not better.any():
             return values

@@ -522,20 +522,22 @@ def _range(low: float, high: float) -> tuple[str, float] | None:
 def _columns(
     arrays: LinearProgramArrays, objective: str, rows: Sequence[str], columns: Sequence[str], split: dict[int, str]
 ) -> Iterator[str]:
+    """Names of columns and rows are given; ``split``: by row, the name of its copy that states the upper side."""
     matrix = arrays.matrix
     pointer, index, data = matrix.indptr.tolist(), matrix.indices.tolist(), matrix.data.tolist()
-    cost, integer, inside = arrays.cost.tolist(), arrays.integrality.tolist(), False
+    cost, integer, among_integers = arrays.cost.tolist(), arrays.integrality.tolist(), False
     for column, name in enumerate(columns):
-        if integer[column] != inside:
-            inside = integer[column]
-            yield f"    MARKER 'MARKER' '{'INTORG' if inside else 'INTEND'}'"
-        if cost[column] or pointer[column] == pointer[column + 1]:
+        if integer[column] != among_integers:
+            among_integers = integer[column]
+            yield f"    MARKER 'MARKER' '{'INTORG' if among_integers else 'INTEND'}'"
+        start, stop = pointer[column], pointer[column + 1]
+        if cost[column] or start == stop:
             yield f"    {name} {objective} {figure(cost[column])}"
-        for place in range(pointer[column], pointer[column + 1]):
-            yield f"    {name} {rows[index[place]]} {figure(data[place])}"
-            if index[place] in split:
-                yield f"    {name} {split[index[place]]} {figure(data[place])}"
-    if inside:
+        for row, value in zip(index[start:stop], data[start:stop], strict=True):
+            yield f"    {name} {rows[row]} {figure(value)}"
+            if row in split:
+                yield f"    {name} {split[row]} {figure(value)}"
+    if among_integers:
         yield "    MARKER 'MARKER' 'INTEND'"
 
 

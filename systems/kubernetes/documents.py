@@ -136,7 +136,7 @@ def _array(text: _Text, place: str, kind: str) -> Iterator[tuple[str, Any, str]]
 
 
 def _tree(place: str, item: Any, kind: str, seen: set[int]) -> Iterator[tuple[str, Any, str]]:
-    """Yield the same for a document in memory."""
+    """Yield place, object and kind of everything in a document in memory; Lists are expanded, ``seen`` by id."""
     inner = item if isinstance(item, list) else item.get("items") if isinstance(item, dict) else None
     if not isinstance(inner, list):
         yield place, item, kind

@@ -493,17 +493,18 @@ def gap_check(document: Any, own: float | None = None) -> Check:
 
 
 def _metrics(document: Document, finding: Finding) -> Check:
-    known = finding.metrics.keys() | set(finding.unjudged) | set(finding.words)
-    wrong = [f"{name} is nothing that is recomputed" for name in document.metrics.keys() - known]
-    for name in document.metrics.keys() & known:
-        stated = document.metrics[name]
-        if name not in finding.metrics:
-            if reason := _senseless(stated, text=name in finding.words):
-                wrong.append(f"{name} is {reason} (stated {_short(stated)})")
-        elif not _same(stated, finding.metrics[name]):
-            wrong.append(f"{name} is {_short(finding.metrics[name])} (stated {_short(stated)})")
-    said = [name for name in document.metrics if name not in finding.metrics]
-    detail = "; ".join(sorted(wrong)[:3]) or (f"found, not proven: {', '.join(said)}" if said else "")
+    """Metrics are as recomputed; those that cannot be (how an answer was found) only have to be of their kind."""
+    wrong = []
+    for name, stated in document.metrics.items():
+        if name in finding.metrics:
+            if not _same(stated, finding.metrics[name]):
+                wrong.append(f"{name} is {_short(finding.metrics[name])} (stated {_short(stated)})")
+        elif name not in {*finding.unjudged, *finding.words}:
+            wrong.append(f"{name} is nothing that is recomputed")
+        elif reason := _senseless(stated, text=name in finding.words):
+            wrong.append(f"{name} is {reason} (stated {_short(stated)})")
+    unproven = [name for name in document.metrics if name not in finding.metrics]
+    detail = "; ".join(sorted(wrong)[:3]) or (f"found, not proven: {', '.join(unproven)}" if unproven else "")
     return Check("metrics", not wrong, len(wrong), detail)
 
 

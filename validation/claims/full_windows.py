@@ -140,11 +140,11 @@ def _across(
 def _indices(
     flows: Sequence[Flow], slots: int, rows: list[Row], columns: list[Column]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Row and column numbers in the layout of `jit_matrix`."""
+    """Row and column numbers in the layout of `jit_matrix`: slots of senders and of receivers, then transfers."""
     senders = max(int(i) for i, _ in flows) + 1
     receivers = max(int(j) for _, j in flows) + 1
     start = {"egress": 0, "ingress": senders * slots, "demand": (senders + receivers) * slots}
     return (
-        tuple(start[kind] + (place if kind == "demand" else place * slots + slot) for kind, place, slot in rows),
+        tuple(start[kind] + (k if kind == "demand" else k * slots + slot) for kind, k, slot in rows),
         tuple(transfer * slots + slot for transfer, slot in columns),
     )

@@ -250,15 +250,15 @@ class Checker:
         return Check("every variable is within its bounds", holds, share, detail)
 
     def _integers(self, x: Exact) -> Check:
-        p = self.program
-        if x.unit.denominator == 1:
-            return Check("integer variables are integers", True)
-        bad, below = np.flatnonzero(p.integer), x.unit.denominator
-        mine = x.numbers[bad] if below < SAFE else x.numbers[bad].astype(object)
-        bad = bad[mine % below != 0]
-        k = int(bad[0]) if len(bad) else 0
-        name = f"{labelled(*p.column_text(k))} is {to_float(x[k])}" if len(bad) else ""
-        return Check("integer variables are integers", not len(bad), len(bad), name)
+        name, columns, divisor = (
+            "integer variables are integers",
+            np.flatnonzero(self.program.integer),
+            x.unit.denominator,
+        )
+        numbers = x.numbers[columns] if divisor < SAFE else x.numbers[columns].astype(object)
+        broken = columns[numbers % divisor != 0].tolist()  # values are numbers times the unit, in lowest terms
+        first = [f"{labelled(*self.program.column_text(k))} is {to_float(x[k])}" for k in broken[:1]]
+        return Check(name, not broken, len(broken), "".join(first))
 
     def value(self, objective: Objective, x: Exact) -> Fraction:
         """The objective of values."""

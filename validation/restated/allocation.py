@@ -323,7 +323,11 @@ def _finish_time(
 
 
 def _measure(document: Document, instance: AllocationInstance, changes: Changes, finding: Finding) -> Finding:
-    """Of a changed model under ``makespan``, seconds instead of how far all jobs rise, unless a cost is added to it."""
+    """The finding about a changed model, with objective and bound in the measure that its policy reports.
+
+    ``finish_time``: the worst ratio; policies that fill jobs: the first rise; ``makespan``: seconds, unless a change
+    adds a cost to the rise of all jobs, which then is the objective.
+    """
     cluster = Cluster(instance, document.options)
     if cluster.policy == "finish_time" and finding.objective is not None:
         return _measured_ratio(cluster, document, finding)

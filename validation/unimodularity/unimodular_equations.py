@@ -88,17 +88,17 @@ def senses_of(named: NamedMatrix, matrix: sp.csc_array, clock: Clock, decide: De
     if not free <= set(basis):
         return None  # there are no vertices: see `line_of`
     kept = np.setdiff1d(np.arange(matrix.shape[0]), left_out)
-    whole = extended(matrix)[kept]
+    with_slacks = extended(matrix)[kept]
     redundant = _combinations(matrix, kept, left_out, basis)
     if redundant is None:
         return None
-    value = determinant(whole[:, basis])
+    value = determinant(with_slacks[:, basis])
     if value not in (-1, 1):
         return Senses(Answer.NOT_TU, tuple(basis), value, redundant=redundant)
     outside = np.setdiff1d(_labels(matrix, equations), basis)
-    place = {int(label): number for number, label in enumerate(outside)}
+    column_of = {int(label): column for column, label in enumerate(outside)}
     entries = [
-        (row, place[label], int(entry)) for row, line in enumerate(lines) for label, entry in line.items() if entry
+        (row, column_of[label], int(entry)) for row, line in enumerate(lines) for label, entry in line.items() if entry
     ]
     bound = [row for row, label in enumerate(basis) if label not in free]
     tableau = _sparse(entries, len(basis), len(outside))
@@ -110,9 +110,9 @@ def senses_of(named: NamedMatrix, matrix: sp.csc_array, clock: Clock, decide: De
         return Senses(Answer.TU, tuple(basis), value, tuple(entries), found, redundant)
     if found is None:
         return None
-    for row, column in zip(found.rows, found.columns, strict=True):
+    for row, column in zip(found.rows, found.columns, strict=True):  # multiplies the determinant by the witness's
         basis[bound[row]] = int(outside[column])
-    return Senses(Answer.NOT_TU, tuple(basis), determinant(whole[:, basis]), redundant=redundant)
+    return Senses(Answer.NOT_TU, tuple(basis), determinant(with_slacks[:, basis]), redundant=redundant)
 
 
 def line_of(named: NamedMatrix, clock: Clock) -> Line | None:

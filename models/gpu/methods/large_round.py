@@ -331,15 +331,16 @@ def _terms(changes: Changes) -> Iterator[Term]:
 
 
 def _codes(index: Index, terms: Iterable[Term]) -> Integers:
-    """(count,) equal for members that every term selects and sums alike."""
+    """(count,) numbers of members, equal for those that every term selects and sums alike."""
     found = np.zeros(index.count, np.int64)
     for term in terms:
         where = {level: wanted for level, wanted in term.where.items() if level in index.levels}
-        key = selected(index, where, term.variable).astype(np.int64)
+        # In which sum of the term a member is, 0 in none; numbered from 0 again, so that products stay small.
+        total = selected(index, where, term.variable).astype(np.int64)
         for level in (level for level in term.by if level in index.levels):
-            key = np.where(key > 0, key * len(index.levels[level]) + index.codes[level] + 1, 0)
-        _, key = np.unique(key, return_inverse=True)
-        _, found = np.unique(found * (int(key.max(initial=0)) + 1) + key, return_inverse=True)
+            total = np.where(total > 0, total * len(index.levels[level]) + index.codes[level] + 1, 0)
+        _, total = np.unique(total, return_inverse=True)
+        _, found = np.unique(found * (int(total.max(initial=0)) + 1) + total, return_inverse=True)
     return found.astype(np.int64)
 
 

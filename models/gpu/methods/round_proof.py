@@ -271,8 +271,8 @@ class _LeafProof:
         self.proof, self.leaf, self.path, self.view = proof, leaf, path, proof.view
         self.counts = np.bincount(self.view.task_job[leaf.gpu >= 0], minlength=len(self.view.job_names))
         self._cuts: dict[bytes, _Cut] = {}
-        self._fair: dict[int, Document] = {}
-        #: Tasks that jobs run which have more.
+        self._fair: dict[int, Document] = {}  # by number of short jobs
+        #: How many tasks each job runs that has more, ascending.
         self._reached = sorted(self.counts[self.counts < proof.most].tolist())
 
     def cut(self, jobs: Mask) -> _Cut:
@@ -335,12 +335,12 @@ class _LeafProof:
 
     def fair(self, k: int) -> Document:
         """No answer gives more jobs k tasks."""
-        jobs = bisect_left(self._reached, k)  # so many are short
-        if jobs not in self._fair:
+        short = bisect_left(self._reached, k)  # the number of jobs in `_short(k)`, which determines them
+        if short not in self._fair:
             price, share = self._by_cut(self._short(k))
             nothing = np.zeros(len(self.proof.held), np.int64)
-            self._fair[jobs] = {**self._document(price, share, nothing), "earlier": -1}
-        return self._fair[jobs]
+            self._fair[short] = {**self._document(price, share, nothing), "earlier": -1}
+        return self._fair[short]
 
     def less_fair(self, k: int) -> Document:
         """No answer of the leaf gives as many jobs k tasks."""

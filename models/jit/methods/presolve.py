@@ -81,32 +81,31 @@ class Overload:
 
 
 def find_bands(grid: Grid, load: Load, *, widened: bool = True) -> Bands:
-    """Balance every load separately; ``widened``: slots by which windows were widened are separate cells."""
+    """Balance every load separately; ``widened``: slots by which windows were widened are separate pieces."""
     groups = grid.loads(load).groups
-    tables, parts = [], []
-    for group in groups:
-        alone = np.bincount(group)[group] == 1  # a single transfer is spread over its window
+    pieces, amounts = [], []  # arrays (unit, begin, end, band) and (transfer, begin, end, units to send)
+    for unit in groups:
+        alone = np.bincount(unit)[unit] == 1  # a single transfer is spread over its window
         if widened:
             alone &= grid.stop <= grid.due
         at = np.flatnonzero(alone)
-        window, units = (grid.start[at], grid.stop[at]), grid.units[at]
-        tables.append((group[at], *window, -(-units // (window[1] - window[0])) - 1))
-        if len(groups) == 1:
-            parts.append((at, *window, units))
-        order = np.argsort(group, kind="stable")
+        begin, end, units = grid.start[at], grid.stop[at], grid.units[at]
+        pieces.append((unit[at], begin, end, -(-units // (end - begin)) - 1))
+        amounts.append((at, begin, end, units))
+        order = np.argsort(unit, kind="stable")
         order = order[~alone[order]]
-        cuts = np.flatnonzero(np.diff(group[order])) + 1
-        for members in np.split(order, cuts) if len(order) else []:
+        for members in np.split(order, np.flatnonzero(np.diff(unit[order])) + 1) if len(order) else []:
             also = grid.widened_slots(members) if widened else None
             balanced = balance(grid.start[members], grid.stop[members], grid.units[members], also)
-            edge = balanced.edge
-            tables.append((np.full(len(edge) - 1, group[members[0]]), edge[:-1], edge[1:], balanced.band))
-            if len(groups) == 1:
-                item, cell = members[balanced.item], balanced.cell
-                parts.append((item, edge[cell], edge[cell + 1], balanced.amount))
+            begin, end = balanced.edge[:-1], balanced.edge[1:]
+            pieces.append((np.full(len(begin), unit[members[0]]), begin, end, balanced.band))
+            cell = balanced.cell
+            amounts.append((members[balanced.item], begin[cell], end[cell], balanced.amount))
+    if len(groups) > 1:  # the loads that a transfer counts towards were balanced in different ways
+        amounts = []
     none = (np.zeros(0, np.int64),) * 4
-    unit, begin, end, band = (np.concatenate(each) for each in zip(none, *tables, strict=True))
-    blocks = Blocks.of(*(np.concatenate(each) for each in zip(none, *parts, strict=True)))
+    unit, begin, end, band = (np.concatenate(each) for each in zip(none, *pieces, strict=True))
+    blocks = Blocks.of(*(np.concatenate(each) for each in zip(none, *amounts, strict=True)))
     order = np.lexsort((begin, unit))
     bands = Bands(unit[order], begin[order], end[order], band[order], np.zeros((0, grid.count), np.int64), blocks)
     lowest = [bands.lowest(group, grid.start, grid.stop) for group in groups]

@@ -49,6 +49,7 @@ _ROUNDS = 80
 _MASTER, _NODES = 20_000, 500
 #: Reduced costs above minus this count as zero.
 _NONE = 1e-7
+_Patterns = dict[tuple[int, bytes], Pattern]  # by key
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,7 @@ class PatternMaster:
     def __post_init__(self) -> None:
         demand, shared = self.demand, (self.cards, self.measure, self.centre, self.scale)
         self.pricing = [Pricing(self.view, demand, k, *shared) for k in range(len(demand.classes.count))]
-        self.pool: dict[tuple[int, bytes], Pattern] = {}
+        self.pool: _Patterns = {}
         self._packs: dict[tuple[int, bytes], bool] = {}
         self.size = int(demand.classes.count.sum())
         self.rounds = 0
@@ -184,7 +185,7 @@ class PatternMaster:
         for row, penalty in enumerate(self._penalties(len(lower)).tolist()):
             master.add_column(penalty, rows=[row], values=[1.0])
             master.add_column(penalty, rows=[row], values=[-1.0])
-        inside: dict[tuple[int, bytes], Pattern] = {}
+        inside: _Patterns = {}
         for pricing in self.pricing:
             pricing.low, pricing.high = low, high
         for pattern in self.pool.values():
@@ -232,20 +233,13 @@ class PatternMaster:
         """Return whether the interval must be split anyway, so that its bound need not be improved."""
         return self.measure.centred and relaxed < target and high - low > 0.02
 
-    def _enter(
-        self,
-        master: GrowingProgram,
-        inside: dict[tuple[int, bytes], Pattern],
-        pattern: Pattern,
-        low: float,
-        high: float,
-    ) -> None:
+    def _enter(self, master: GrowingProgram, inside: _Patterns, pattern: Pattern, low: float, high: float) -> None:
         if self._usable(pattern, high):
             rows, values = self._column(pattern)
             master.add_column(self._cost(pattern, low, high), rows=rows, values=values)
             inside[pattern.key] = pattern
 
-    def _mean(self, values: Floats, inside: dict[tuple[int, bytes], Pattern]) -> float:
+    def _mean(self, values: Floats, inside: _Patterns) -> float:
         taken = values[len(values) - len(inside) :]
         loads = np.array([pattern.load for pattern in inside.values()])
         return float((taken @ loads / self.size - self.centre) / self.scale) if len(inside) else 0.0
@@ -255,14 +249,16 @@ class PatternMaster:
         return self._cost(pattern, low, high) - float(duals[rows] @ np.array(values))
 
     def _lagrangian(self, duals: Floats, lower: Floats, upper: Floats, tolerance: float) -> tuple[float, list[Pattern]]:
-        """Return the Lagrangian bound of these multipliers, and the best patterns of the pricing problems."""
+        """Return the Lagrangian bound of the duals, and the best patterns of the pricing problems.
+
+        The last rows, one for each class, become the pricing problems, so their duals are not used.
+        """
         counts = self.demand.classes.count
-        coupling = len(lower) - len(counts)
-        y = duals[:coupling]
-        sides = np.where(y > 0, lower[:coupling], upper[:coupling])
-        if np.isinf(sides[np.abs(y) > 0]).any():
-            y = np.where(np.isinf(sides), 0.0, y)
-        bound = float(np.where(y == 0, 0.0, y * np.where(np.isinf(sides), 0.0, sides)).sum())
+        y = duals[: len(lower) - len(counts)]
+        sides = np.where(y > 0, lower[: len(y)], upper[: len(y)])
+        missing = np.isinf(sides)  # there is no bound with a multiplier of such a side
+        y = np.where(missing, 0.0, y)
+        bound = float((y * np.where(missing, 0.0, sides)).sum())
         found = []
         for kind, pricing in enumerate(self.pricing):
             prices, load = self.priced(np.append(y, np.zeros(len(counts))), kind)

@@ -316,8 +316,7 @@ class JitScheduler:
         self._check_time(at_s)
         started = time.perf_counter()
         slot = self.slot_of(at_s)
-        rest = {name: s.at(slot) for name, s in self.sending.items()}
-        rest = {name: s for name, s in rest.items() if s.units}
+        rest = {name: unsent for name, s in self.sending.items() if (unsent := s.at(slot)).units}
         new = tuple(name for name, s in rest.items() if s.promise is None)
         before = {name: s.runs for name, s in rest.items()}
         status, certificate, solution = Status.OPTIMAL, None, None
@@ -328,11 +327,13 @@ class JitScheduler:
             status, certificate = solution.status, solution.certificate
             if status.has_answer:
                 rest = self._planned(rest, solution)
-            else:
+            else:  # nothing was found in time, so the older plan stays
                 solution, status = None, Status.FEASIBLE
                 rest = behind(self.empty, rest, slot)
                 certificate = certified(instance, rest, slot, self.load)
-        self._under_way = (slot - 1, self.rates(at_s)) if slot * self.slot > rational(at_s) else (-1, {})
+        # A slot that has begun is sent as planned before; `sending` forgets it.
+        begun = slot * self.slot > rational(at_s)
+        self._under_way = (slot - 1, self.rates(at_s)) if begun else (-1, {})
         self.sending = rest
         self.now_s, self._steps = at_s, self._steps + 1
         self._waiting = [at for at in self._waiting if at > at_s]

@@ -222,24 +222,25 @@ def _sink(net, f, at, start, stop):
 
 @njit(cache=True)
 def add(net, transfers):
-    """Activate transfers that may be sent from now on."""
+    """Activate transfers that may be sent from now on: each goes to the end of the rows of its two entries."""
+    machines = len(net.rate_of_port) // 2
     for f in transfers:
         g, out, into = net.group[f], net.out_at[f], net.in_at[f]
-        at = net.start[out] + net.members[out]
+        end_out, end_in = net.start[out] + net.members[out], net.start[into] + net.members[into]
         for entry in (out, into):
             if not net.members[entry]:
-                flip(net.bits[g], net.port[entry], len(net.rate_of_port) // 2)
+                flip(net.bits[g], net.port[entry], machines)
             net.members[entry] += 1
             net.load[entry] += net.size[f] / net.scale[g]
         net.alive[g] += 1
         net.fresh[g] = True
         if net.numbers[PAIRS]:
             net.left[f] = net.served[g] + net.size[f]
-            _rise(net, f, at, net.start[out])
+            _rise(net, f, end_out, net.start[out])
         else:
             net.left[f] = net.size[f] / net.scale[g]
-            _put(net, f, at)
-            net.place_in[f] = net.start[into] + net.members[into] - 1
+            _put(net, f, end_out)
+            net.place_in[f] = end_in
             net.row[net.place_in[f]] = f
 
 

@@ -149,13 +149,14 @@ class Kinds:
     @cached_property
     def lost(self) -> dict[str, Fraction]:
         """By level, the value of pods that fit nowhere, and of the gangs of such pods."""
-        able = self._held.copy()
-        able[self._pairs[0]] = True
+        fits = self._held.copy()  # by group of pods
+        group, _ = self._pairs
+        fits[group] = True
         gangs = [self.instance.pods[p].gang for p in self._first.tolist()]
-        alone = {gang for gang, there in zip(gangs, able, strict=True) if not there} - {None}
+        broken = {gang for gang, fit in zip(gangs, fits, strict=True) if not fit} - {None}
         lost: dict[str, Fraction] = {}
         for g, level in enumerate(self.level):
-            if level is not None and (not able[g] or gangs[g] in alone):
+            if level is not None and (not fits[g] or gangs[g] in broken):
                 lost[level.key] = lost.get(level.key, Fraction(0)) + level.worth * int(self.many[g])
         return lost
 

@@ -174,6 +174,8 @@ def _shares(sizes, room, half, cards):
 def best_pattern(sizes, loads, most_of, profit, room, half, held, order, card, cards, law, bounds, tolerance, limit):
     """Upper bound on a pattern's profit minus the cost of its load; minus infinity without a pattern.
 
+    A depth-first search: at each depth, one more shape gets pods, first as many as fit, then one less at a time.
+
     - ``sizes``: (H, 5) cores, memory, GPU memory in all, of each slot, slots of each shape; by falling profit per load.
     - ``loads``, ``most_of``: (H,) load (above 0) and most pods of each shape.
     - ``profit``: (H, M) of 0, 1, .. pods: concave.
@@ -189,18 +191,19 @@ def best_pattern(sizes, loads, most_of, profit, room, half, held, order, card, c
     used = _shares(sizes, room, half, cards)
     price = _resource_prices(used, most_of, profit)
     surplus = _surplus(used, most_of, profit, price, np.zeros(shapes))
-    # From each shape on: the best profit of a first pod per load, and what all earn beyond the prices.
+    # Of the shapes from each one on: the best profit of a first pod per load, and what all earn beyond the prices.
     ratio, beyond = np.full(shapes + 1, -np.inf), np.zeros(shapes + 1)
     for h in range(shapes - 1, -1, -1):
         ratio[h], beyond[h] = max(ratio[h + 1], profit[h, 1] / loads[h]), beyond[h + 1] + surplus[h]
+    # By depth: what is left of the room, the load and the profit of the shapes before; ``root``: bound on all patterns.
     left, load, earned = np.zeros((shapes + 1, 4), np.int64), np.zeros(shapes + 1), np.zeros(shapes + 1)
     left[0], load[0] = room, start
     counts = np.zeros(shapes, np.int64)
-    best, first, depth, enter, steps = -np.inf, np.inf, 0, True, 0
+    best, root, depth, enter, steps = -np.inf, np.inf, 0, True, 0
     while depth >= 0:
         steps += 1
         if steps > limit:
-            return first
+            return root
         if depth == shapes:
             found = earned[depth] - cost_of_load(law, low, high, slope, load[depth])
             if found > best and (cards == 0 or packed(sizes, counts, order, held, card, cards)):
@@ -213,7 +216,7 @@ def best_pattern(sizes, loads, most_of, profit, room, half, held, order, card, c
                 gain += price[r] * (left[depth, r] / room[r] if room[r] > 0 else 0.0)
             gain *= 1.0 + 1e-9
             above = earned[depth] + promise(law, low, high, slope, load[depth], ratio[depth], gain, most)
-            first = min(first, above) if depth == 0 else first
+            root = min(root, above) if depth == 0 else root
             if above <= best + tolerance:
                 depth, enter = depth - 1, False
                 continue
