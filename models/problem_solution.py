@@ -16,13 +16,14 @@ from flowlex.formulations.language.exact_units import to_floats
 from flowlex.formulations.language.labels import StatementError, known, nearest
 from flowlex.formulations.language.statement import RowBlock, Statement
 from flowlex.formulations.lexicographic.branch_and_bound_leaves import StagesOutcome
+from flowlex.formulations.lexicographic.scaling import ScaledOutcome
 from flowlex.formulations.program_arrays import Floats
 from flowlex.models.solution import Solution
 from flowlex.validation.certificates.certificate import Certificate
+from flowlex.validation.certificates.verifier_interface import VERSION
 from flowlex.validation.proofs.checker import Checker, Verdict
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
 from flowlex.validation.proofs.proof import Proof, number, to_document
-from flowlex.validation.proofs.solution_file import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -319,7 +320,8 @@ def stage_duals(
         if len(raw) != 1 or not raw[0].own or raw[0].branches or raw[0].cuts.any():
             return None
         ends = np.cumsum([0, *(b.index.count for b in blocks)]).tolist()
-        each = [raw[0].rows[begin:end] for begin, end in pairwise(ends)]
+        rows = found.scaling.duals(stage, raw[0].rows) if isinstance(found, ScaledOutcome) else raw[0].rows
+        each = [rows[begin:end] for begin, end in pairwise(ends)]
     return {b.name: sign * y + 0.0 for b, y in zip(blocks, each, strict=True)}
 
 

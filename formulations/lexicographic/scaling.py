@@ -2,7 +2,7 @@
 
 A row of coefficients of 1e-10 is broken by far within a tolerance of 1e-6, a cost of 1e-15 is none for a solver, and
 solvers drop small coefficients or refuse large ones. Rows, continuous columns and costs are multiplied by powers of
-two, which rounds nothing; multipliers, values and bounds of the outcome are those of the program as it was given.
+two, which rounds nothing; values and bounds of the outcome are those of the program as it was given.
 Source: Curtis and Reid 1972 (the logarithms of all numbers are brought near 0 by least squares).
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from flowlex.formulations.engines.highs import LARGEST, SMALLEST, out_of_range
-from flowlex.formulations.lexicographic.branch_and_bound_leaves import Cut, Leaf, StageResult, StagesOutcome
+from flowlex.formulations.lexicographic.branch_and_bound_leaves import StageResult, StagesOutcome
 from flowlex.formulations.program_arrays import Booleans, Floats, Integers, LinearProgramArrays
 
 #: Sizes between these stay as they are.
@@ -94,21 +94,11 @@ class Scaling:
         return scaled if self.columns is None else scaled * self.columns
 
     def undone(self, found: StagesOutcome) -> StagesOutcome:
-        """The outcome in the units of the program as it was given."""
-        return ScaledOutcome(
-            found.status,
-            values=None if found.values is None else self.values(found.values),
-            stages=tuple(self._stage(k, stage) for k, stage in enumerate(found.stages)),
-            method=found.method,
-            message=found.message,
-            seconds=found.seconds,
-            empty=tuple(self._leaf(leaf, 1.0) for leaf in found.empty),
-            cuts=tuple(self._cut(cut) for cut in found.cuts),
-            sure=found.sure,
-            ray=None if found.ray is None else self.values(found.ray),
-            inner=found,
-            scaling=self,
-        )
+        """The outcome in the units of the program as it was given; leaves and cuts stay as they were found."""
+        stages = tuple(self._stage(k, stage) for k, stage in enumerate(found.stages))
+        values, ray = (None if each is None else self.values(each) for each in (found.values, found.ray))
+        fields = vars(found) | {"values": values, "ray": ray, "stages": stages}
+        return ScaledOutcome(**fields, inner=found, scaling=self)
 
     def _stage(self, k: int, stage: StageResult) -> StageResult:
         unit = float(self.stages[k]) if k < len(self.stages) else 1.0
@@ -118,26 +108,20 @@ class Scaling:
             bound=stage.bound / unit,
             quoted=None if stage.quoted is None else stage.quoted / unit,
             values=None if stage.values is None else self.values(stage.values),
-            leaves=tuple(self._leaf(leaf, unit) for leaf in stage.leaves),
-            root=None if stage.root is None else self._leaf(stage.root, unit),
         )
 
-    def _leaf(self, leaf: Leaf, unit: float) -> Leaf:
-        unit = unit if leaf.own else 1.0
-        earlier = leaf.earlier * self.stages[: len(leaf.earlier)] / unit
-        return replace(
-            leaf, rows=leaf.rows * self.rows / unit, earlier=earlier, cuts=leaf.cuts / unit, bound=leaf.bound / unit
-        )
-
-    def _cut(self, cut: Cut) -> Cut:
-        one, two = (rows * self.rows for rows in cut.rows)
-        first, second = (earlier * self.stages[: len(earlier)] for earlier in cut.earlier)
-        return replace(cut, rows=(one, two), earlier=(first, second))
+    def duals(self, k: int, rows: Floats) -> Floats:
+        """Multipliers of rows in a leaf of a stage, in the units of the program as it was given."""
+        found: Floats = rows * self.rows / self.stages[k]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class ScaledOutcome(StagesOutcome):
-    """An outcome in the units of the program as it was given, and the one in the units in which it was solved."""
+    """An outcome in the units of the program as it was given, and the one in the units in which it was solved.
+
+    Its leaves and cuts are those of ``inner``; `flowlex.models.scaled_proofs` converts proofs, exactly.
+    """
 
     inner: StagesOutcome = field(kw_only=True)
     scaling: Scaling = field(kw_only=True)

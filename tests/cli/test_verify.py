@@ -94,7 +94,7 @@ def test_a_folder_is_verified_in_one_call(folder: Path, tmp_path: Path) -> None:
         ('{"kind": "min-cost-flow-sol', "line 1, column 10: not JSON"),
         ('{"kind": NaN}', "NaN is not a number"),
         ("[]", "not a solution file"),
-        ('{"version": 7}', "version: 7 is unknown"),
+        ('{"version": 7}', "version: 7 is not 3"),
     ],
 )
 def test_files_that_cannot_be_read_say_why(folder: Path, tmp_path: Path, content: str, says: str) -> None:

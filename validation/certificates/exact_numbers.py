@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -10,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.exact_rationals import rational
-from flowlex.validation.proofs.exact_program import dot, narrow
 
 #: A number of a document: integers as they are, others as decimal or as text, ``"6063/5"`` or ``"1212.6"``.
 Number: TypeAlias = int | float | str
@@ -54,20 +52,3 @@ def wide(values: NDArray[np.int64]) -> NDArray[np.int64]:
         return values
     large = bool(len(values)) and (int(values.max()) >= _SAFE or int(values.min()) <= -_SAFE)
     return values.astype(object) if large else values
-
-
-def times(values: NDArray[np.int64], factor: int) -> NDArray[np.int64]:
-    """Exact ``values * factor``, as Python integers where 64 bits could not hold sums of the products."""
-    if values.dtype != object and abs(factor) * max(int(values.max(initial=0)), -int(values.min(initial=0))) >= _SAFE:
-        values = values.astype(object)
-    return values * factor
-
-
-def total(values: NDArray[np.int64]) -> int:
-    """Exact sum."""
-    return dot(values, np.ones(len(values), dtype=np.int64))
-
-
-def whole(values: Iterable[int]) -> NDArray[np.int64]:
-    """Integers as an array; of Python integers beyond 64 bits."""
-    return narrow(list(values))

@@ -55,23 +55,23 @@ class Stated(Strict):
     checks: list[StatedCheck]
 
 
-class Document(Strict):
-    """A solution file. Numbers are exact: integer, decimal, or the text of a fraction such as ``"6063/5"``."""
+class Solved(Strict):
+    """What every solution file states. Numbers are exact: integer, decimal, or the text of a fraction (``"3/2"``)."""
 
     model_config = ConfigDict(json_schema_extra=describe)
 
     kind: str
-    """Kind of the instance, then ``-solution``."""
-    version: Literal[1, 3]
-    """Version of this format: 3 where the proof is that of `flowlex.validation.proofs`."""
+    """Kind of the instance (of a problem: ``problem``), then ``-solution``."""
+    version: Literal[3]
+    """Version of this format."""
     file: str = ""
-    """The instance file, as it was named."""
+    """The file of the instance or problem, as it was named."""
     instance: str
-    """Name of the instance."""
+    """Name of the instance or problem."""
     fingerprint: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
-    """SHA-256 of the instance's content, comments left out."""
+    """SHA-256 of the instance's content, comments left out; of a problem, of everything that counts in it."""
     model: str
-    """Name of the model."""
+    """Name of the model; ``problem``."""
     options: dict[str, Any]
     """The model's options; they are part of the problem."""
     engine: str
@@ -79,29 +79,34 @@ class Document(Strict):
     status: Literal["optimal", "feasible", "infeasible", "unbounded", "time_limit", "error"]
     """What is claimed."""
     objective: Numeric | None
-    """Value of the answer."""
+    """Value of the answer; of several objectives of a problem, of the first."""
     bound: Numeric | None
     """No answer is better than this."""
     gap: Numeric | None
     """Relative gap of objective and bound."""
-    stages: dict[str, Numeric]
-    """Value of each stage by name, where the problem has stages."""
     message: str
     """Message of the solver."""
+    proof: dict[str, Any]
+    """What the claim needs beyond the answer."""
+    changes: dict[str, Any] | None = None
+    """Changes of the model (see `flowlex.instances.model_changes`); absent without changes."""
+    certificate: Stated | None
+    """The certificate at the time of writing; `verify` makes it anew."""
+
+
+class Document(Solved):
+    """A solution file of a kind of instance that has a verifier."""
+
+    stages: dict[str, Numeric]
+    """Value of each stage by name, where the problem has stages."""
     metrics: dict[str, Any]
     """Figures of the answer, with units in their names."""
     answer: dict[str, Any]
     """What was decided, in the instance's own names."""
     duals: dict[str, dict[str, Annotated[Any, WithJsonSchema({"type": ["number", "string"]})]]]
     """Duals by name of the equation and label of the row."""
-    proof: dict[str, Any]
-    """What the claim needs beyond the answer."""
-    changes: dict[str, Any] | None = None
-    """Changes of the model (see `flowlex.instances.model_changes`); absent without changes."""
     values: dict[str, dict[str, Numeric]] | None = None
     """Of a changed model: the values that are not 0, by variable and label."""
-    certificate: Stated | None
-    """The certificate at the time of writing; `verify` makes it anew."""
 
 
 def read_as(cls: type[Any], document: object, place: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flowlex.validation.certificates.verifier_interface import Document, verifier_for, verifier_kinds
-from flowlex.validation.proofs.proof_schema import proof_schema
+from flowlex.validation.proofs.proof_document import ProofDocument
 from flowlex.validation.proofs.solution_file import SolutionDocument
 
 _DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
@@ -40,7 +40,7 @@ def family_solution_schema() -> dict[str, Any]:
 def problem_solution_schema() -> dict[str, Any]:
     """JSON Schema of solution files of problems and models of one's own, proof included."""
     schema = SolutionDocument.model_json_schema()
-    schema["properties"]["proof"] = proof_schema()
+    schema["properties"]["proof"] = _inline(ProofDocument.model_json_schema())
     return {**_DIALECT, **schema}
 
 

@@ -45,11 +45,12 @@ from flowlex.validation.certificates.solution_document import (
 )
 from flowlex.validation.proofs.changed_program import changed_program
 from flowlex.validation.proofs.exact_program import ExactProgram
-from flowlex.validation.proofs.proof import exact_answer
+from flowlex.validation.proofs.proof import Completion, exact_answer
 
 __all__ = [
     "RULES",
     "Claimed",
+    "Completion",
     "Document",
     "Finding",
     "Numeric",
@@ -64,6 +65,8 @@ __all__ = [
     "verify",
 ]
 
+#: Version of solution files.
+VERSION = 3
 _GROUP = "flowlex.verifiers"
 #: Name of the check whose detail lists the changes under which an answer holds.
 RULES = "rules it holds under"
@@ -112,19 +115,17 @@ class Verifier:
     options
         Class of ``options`` of the document; None: any content.
     restricted
-        Of a problem that is never written out: the changed problem over the columns that matter, and the proof for it;
-        None: the problem is written out, by ``restated``.
+        Of a problem that is never written out: the changed problem over the columns that matter, and what adds to the
+        proof what it leaves out; None: the problem is written out, by ``restated``.
     figures
         Judges the answer of a changed model in the instance's own names, given the values of its variables: checks, and
         its metrics.
     measure
         Converts the finding of a changed model to the unchanged objective, if that is not its main stage's value.
     restated, main, needed
-        The problem of an instance and options in exact numbers, to judge answers of changed models (which are not
-        judged without it); the name of the objective that the document states (empty: the last one); and the rows that
-        no change may drop.
-    restated_claim
-        States it from all that is claimed, where instance and options do not say everything; None: by ``restated``.
+        The problem of a claim's instance and options in exact numbers, to judge answers of changed models (which are
+        not judged without it); the name of the objective that the document states (empty: the last one); and the rows
+        that no change may drop.
     """
 
     kind: str
@@ -135,11 +136,10 @@ class Verifier:
     options: type[Strict] | None = None
     figures: Callable[[Claimed, Mapping[str, Mapping[str, Any]]], Finding] | None = None
     measure: Callable[[Document, Any, Changes, Finding], Finding] | None = None
-    restated: Callable[[Any, Mapping[str, Any]], ExactProgram] | None = None
-    restricted: Callable[[Any, Document, Changes], tuple[ExactProgram, Mapping[str, Any]] | None] | None = None
+    restated: Callable[[Claimed], ExactProgram] | None = None
+    restricted: Callable[[Any, Document, Changes], tuple[ExactProgram, Completion] | None] | None = None
     main: str = ""
     needed: frozenset[str] = frozenset()
-    restated_claim: Callable[[Claimed], ExactProgram] | None = None
 
 
 #: Judges of kinds whose solution files hold the general proof, by kind; models of one's own register theirs.
@@ -191,8 +191,8 @@ def require_solution(document: object) -> None:
             "FOLDER` writes first, then the instance"
         )
     version = document.get("version")
-    if isinstance(version, int) and version not in (1, 3):
-        raise SolutionError(f"version: {version} is unknown to this flowlex, which reads versions 1 and 3")
+    if isinstance(version, int) and version != VERSION:
+        raise SolutionError(f"version: {str(version)[:20]} is not {VERSION}, which this flowlex reads; solve again")
 
 
 def read_document(document: object) -> Document:
@@ -269,8 +269,6 @@ def verify(
     if verifier is None or not read.kind.endswith("-solution"):
         known = ", ".join(f"{name}-solution" for name in verifier_kinds())
         raise SolutionError(f"kind: {read.kind[:60]!r} has no verifier; those that have one: {known}")
-    if read.version != 3:
-        raise SolutionError(f"version: {read.version} is not 3, which this flowlex reads for {kind}; solve again")
     mine = Check("instance kind matches", kind == instance.kind, detail=f"{kind}; the instance: {instance.kind}")
     same = read.fingerprint == instance.fingerprint and read.instance == instance.name
     detail = "" if same else f"of {read.instance!r} {read.fingerprint[:15]}, not of {instance.name!r} "
@@ -361,36 +359,22 @@ def changed_finding(
 
 
 def _changed(read: Document, verifier: Verifier, instance: Instance, budget: Budget, goals: tuple[Any, ...]) -> Finding:
-    """Judge the answer of a changed model."""
-    if verifier.restated is None:
-        raise SolutionError(f"answers of changed models of kind {instance.kind!r} cannot be judged")
-    every = _all_changes(read, instance)
-    found = _changed_program(Claimed(read, None, None, instance, budget, goals), verifier, verifier.restated, every)
-    if verifier.measure is None or found.objective is None:
-        return found
-    return verifier.measure(read, instance, every, found)
-
-
-def _changed_program(
-    claimed: Claimed, verifier: Verifier, restated: Callable[[Any, Mapping[str, Any]], ExactProgram], every: Changes
-) -> Finding:
     """Judge values of the variables, and the proof, against the restated problem after all changes."""
     from flowlex.validation.restated.program_finding import program_finding
 
-    read, instance = claimed.document, claimed.instance
-    answered = read.status not in ("infeasible", "unbounded")
+    if verifier.restated is None:
+        raise SolutionError(f"answers of changed models of kind {instance.kind!r} cannot be judged")
+    every, claimed = _all_changes(read, instance), Claimed(read, None, None, instance, budget, goals)
     few = None if verifier.restricted is None else verifier.restricted(instance, read, every)
-    if few is not None:
-        program, proof = few
-    else:
-        whole, proof = verifier.restated_claim, read.proof
-        source = restated(instance, read.options) if whole is None else whole(claimed)
-        program = changed_program(source, every, verifier.needed)
-    values = exact_answer(read.values or {}, program) if answered else None
-    found = program_finding(program, values, proof, read.status, claimed.budget, main=verifier.main)
+    program, complete = few or (changed_program(verifier.restated(claimed), every, verifier.needed), None)
+    values = None if read.status in ("infeasible", "unbounded") else exact_answer(read.values or {}, program)
+    found = program_finding(program, values, read.proof, read.status, budget, main=verifier.main, complete=complete)
     if values is not None and values.unit.denominator > 1:  # the file states figures in floating point
         found = replace(found, tolerance=max(found.tolerance, program.tolerance))
-    return _with_figures(found, claimed, verifier)
+    found = _with_figures(found, claimed, verifier)
+    if verifier.measure is None or found.objective is None:
+        return found
+    return verifier.measure(read, instance, every, found)
 
 
 def _with_figures(found: Finding, claimed: Claimed, verifier: Verifier) -> Finding:

@@ -22,12 +22,7 @@ _STEPS = 50_000
 def without_blocks(blocks: Sequence[Block], reduced: Whole, unit: Fraction) -> tuple[Whole, Fraction | None]:
     """The reduced costs with 0 for the columns of blocks, and the least that all copies cost; None: no bound is known.
 
-    Parameters
-    ----------
-    blocks
-        They share no column.
-    reduced, unit
-        (n,) reduced costs of all columns, as integers times a unit.
+    ``blocks`` share no column; ``reduced``: (n,) of all columns, as integers times a unit.
     """
     total, reduced = Fraction(0), reduced.copy()
     for block in blocks:

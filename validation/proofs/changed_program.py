@@ -30,21 +30,10 @@ from flowlex.validation.proofs.program_builder import listed_rows
 
 
 def changed_program(program: ExactProgram, changes: Changes, needed: Collection[str] = ()) -> ExactProgram:
-    """The problem after all changes, in their order.
+    """The problem, whose columns have labels by level, after all changes in their order.
 
-    Parameters
-    ----------
-    program
-        The problem; its columns have labels by level.
-    changes
-        What is changed.
-    needed
-        Names of rows that no change may drop.
-
-    Raises
-    ------
-    ValueError
-        A change names something that does not exist, or drops what is needed.
+    ``needed``: names of rows that no change may drop. Raises `ValueError`: a change names something that does not
+    exist, or drops what is needed.
     """
     for each in changes:
         if isinstance(each, Drop) and each.name in needed:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,8 @@ from flowlex.validation.proofs.exact_program import (
     to_float,
 )
 from flowlex.validation.proofs.proof import Branch, Derived, Leaf, Proof, ProofError
+
+Bound: TypeAlias = Fraction | int
 
 #: An objective counts as optimal within this share of its size, where values or data are fractions.
 _CLOSE = Fraction(1, 10**7)
@@ -158,8 +160,8 @@ class Checker:
     #: Bounds that follow with the objectives of a key, those asked for last.
     _with: tuple[Any, Any] | None = None
     #: Bounds of columns that are objectives of their own and keep their values.
-    low: dict[int, Fraction] = field(default_factory=dict)
-    high: dict[int, Fraction] = field(default_factory=dict)
+    low: dict[int, Bound] = field(default_factory=dict)
+    high: dict[int, Bound] = field(default_factory=dict)
 
     # ---- the answer
 
@@ -366,16 +368,9 @@ class Checker:
                 raise ProofError(f"derived row {k} holds only once later objectives are fixed")
             total += e * side
             parts.append((-e, row.column, row.value))
-        low: dict[int, Fraction | int] = dict(self.low)
-        high: dict[int, Fraction | int] = dict(self.high)
+        low, high = _limits(leaf.branches, self.low, self.high)
         for branch in leaf.branches:
-            if branch.alone:
-                column = int(branch.column[0])
-                if branch.upper:
-                    high[column] = min(high.get(column, branch.side), branch.side)
-                else:
-                    low[column] = max(low.get(column, branch.side), branch.side)
-            elif branch.multiplier:
+            if branch.multiplier and not branch.alone:
                 if (branch.multiplier > 0) == branch.upper:
                     raise ProofError("the multiplier of a branch has the wrong sign")
                 total += branch.multiplier * branch.side
@@ -395,23 +390,13 @@ class Checker:
                 reduced, more = self._completed(name, reduced, shut)
                 total += more * unit
             return self._least_within_bounds(None, reduced, unit, total, low, high, kept)
-        columns = np.flatnonzero(reduced)
-        if not leaf.blocks and not self._touched(leaf.complete)[columns].any():
+        if not leaf.blocks and not self._touched(leaf.complete)[np.flatnonzero(reduced)].any():
             base = self._base(leaf.shared, leaf.complete, shut)
             if base.least is not None:  # only these columns differ from the base
-                if low or high:
-                    differs = reduced != 0
-                    differs[[*low, *high]] = True
-                    columns = np.flatnonzero(differs)
-                both = common_unit([unit, base.unit])
-                mine, total = base.reduced[columns], total + base.total + base.least
-                without = self._least_within_bounds(columns, mine, base.unit, total, {}, {}, (), -1)
-                reduced = _sum(scaled(reduced[columns], int(unit / both)), scaled(mine, int(base.unit / both)))
-                return (
-                    None
-                    if without is None
-                    else self._least_within_bounds(columns, reduced, both, without, low, high, kept)
-                )
+                differs = reduced != 0
+                differs[[*low, *high]] = True
+                columns = np.flatnonzero(differs)
+                return self._least_of_base(base, columns, (reduced[columns], unit, total), low, high, kept)
         plain = self._base(leaf.shared, (), ())
         both = common_unit([unit, plain.unit])
         reduced = _sum(scaled(reduced, int(unit / both)), scaled(plain.reduced, int(plain.unit / both)))
@@ -485,7 +470,7 @@ class Checker:
         for leaf in leaves:
             if self.crossed(leaf.branches):
                 continue
-            low, high = self._branched(leaf.branches)
+            low, high = _limits(leaf.branches)
             shut = tuple(c for c, side in high.items() if side <= 0)
             base = self._base(leaf.shared, leaf.complete, shut)
             mixed = np.isin(column, [*low, *high]).any() if leaf.branches else False
@@ -496,14 +481,11 @@ class Checker:
                 or not p.integer[[*low, *high]].all()
             ):
                 return []
-            branched = np.array([*{**low, **high}], np.int64)
             total = base.total + base.least
-            if len(branched):
-                there = base.reduced[branched]
-                without = self._least_within_bounds(branched, there, base.unit, total, {}, {}, (), -1)
-                found = None if without is None else self._least_within_bounds(
-                    branched, there, base.unit, without, low, high, ()
-                )  # fmt: skip
+            if leaf.branches:
+                branched = np.unique(np.array([*low, *high], np.int64))
+                nothing = np.zeros(len(branched), np.int64), base.unit, Fraction(0)
+                found = self._least_of_base(base, branched, nothing, low, high, ())
                 if found is None:
                     return []
                 total = found
@@ -528,19 +510,6 @@ class Checker:
             attained = limit if sign > 0 else -limit
             verdicts.append(StageVerdict(o.name, attained, attained, True, limit=limit))
         return verdicts
-
-    @staticmethod
-    def _branched(branches: Sequence[Branch]) -> tuple[dict[int, int], dict[int, int]]:
-        """Lower and upper bounds of columns by branches."""
-        low: dict[int, int] = {}
-        high: dict[int, int] = {}
-        for branch in branches:
-            column = int(branch.column[0])
-            if branch.upper:
-                high[column] = min(high.get(column, branch.side), branch.side)
-            else:
-                low[column] = max(low.get(column, branch.side), branch.side)
-        return low, high
 
     def _least_of_each(self, at: Positions, reduced: Whole) -> Whole | None:
         """The least of each reduced cost times its column within the bounds; None: a bound is missing or too large."""
@@ -632,6 +601,28 @@ class Checker:
             self.bases[key] = _Base(reduced, unit, total, least, rows)
         return self.bases[key]
 
+    def _least_of_base(
+        self,
+        base: _Base,
+        columns: Positions,
+        more: tuple[Whole, Fraction, Fraction],
+        low: Mapping[int, Bound],
+        high: Mapping[int, Bound],
+        kept: Sequence[tuple[Objective, Fraction]],
+    ) -> Fraction | None:
+        """The bound of a base in which sorted columns, all that are branched on among them, have more reduced costs.
+
+        ``more``: these, their unit, and what is added to the bound.
+        """
+        assert base.least is not None
+        (added, unit, total), mine = more, base.reduced[columns]
+        others = self._least_within_bounds(columns, mine, base.unit, total + base.total + base.least, {}, {}, (), -1)
+        if others is None:
+            return None
+        both = common_unit([unit, base.unit])
+        reduced = _sum(scaled(added, int(unit / both)), scaled(mine, int(base.unit / both)))
+        return self._least_within_bounds(columns, reduced, both, others, low, high, kept)
+
     def _touched(self, complete: tuple[str, ...]) -> NDArray[np.bool_]:
         """Columns of rows that are completed."""
         if complete not in self.touched:
@@ -673,22 +664,12 @@ class Checker:
     def crossed(self, branches: Sequence[Branch]) -> bool:
         """Whether the branches leave no value for a column."""
         p = self.program
-        low: dict[int, Fraction] = {}
-        high: dict[int, Fraction] = {}
-        for branch in branches:
-            if branch.alone:
-                column, side = int(branch.column[0]), Fraction(branch.side)
-                if branch.upper:
-                    high[column] = min(high.get(column, side), side)
-                else:
-                    low[column] = max(low.get(column, side), side)
+        low, high = _limits(branches)
         for column in low.keys() | high.keys():
-            lows = [low[column]] if column in low else []
-            highs = [high[column]] if column in high else []
-            if not p.lower.missing[column]:
-                lows.append(p.lower.at[column])
-            if not p.upper.missing[column]:
-                highs.append(p.upper.at[column])
+            lows, highs = (
+                ([given[column]] if column in given else []) + ([] if side.missing[column] else [side.at[column]])
+                for given, side in ((low, p.lower), (high, p.upper))
+            )
             if lows and highs and max(lows) > min(highs):
                 return True
         return False
@@ -730,8 +711,8 @@ class Checker:
         reduced: Whole,
         unit: Fraction,
         total: Fraction,
-        low: Mapping[int, Fraction | int],
-        high: Mapping[int, Fraction | int],
+        low: Mapping[int, Bound],
+        high: Mapping[int, Bound],
         kept: Sequence[tuple[Objective, Fraction]],
         sign: int = 1,
     ) -> Fraction | None:
@@ -824,6 +805,21 @@ class Checker:
             if before == int(np.isinf(low).sum() + np.isinf(high).sum()):
                 break
         return low, high
+
+
+def _limits(
+    branches: Iterable[Branch], low: Mapping[int, Bound] = {}, high: Mapping[int, Bound] = {}
+) -> tuple[dict[int, Bound], dict[int, Bound]]:
+    """Lower and upper bounds of columns: given ones, and branches on single columns."""
+    low, high = dict(low), dict(high)
+    for branch in branches:
+        if branch.alone:
+            column, side = int(branch.column[0]), branch.side
+            if branch.upper:
+                high[column] = min(high.get(column, side), side)
+            else:
+                low[column] = max(low.get(column, side), side)
+    return low, high
 
 
 def _only_before(leaf: Leaf) -> bool:
@@ -924,18 +920,9 @@ def judge(
 ) -> Verdict:
     """What the data prove of an answer.
 
-    Parameters
-    ----------
-    program
-        The problem.
-    values
-        One value for each column; None: there is said to be no answer.
-    proof
-        Leaves and multipliers; empty: only the answer itself is judged.
-    claimed
-        The status that is stated: ``optimal``, ``feasible``, ``infeasible``, ``unbounded``.
-    budget
-        Time for the proof; the answer itself is always judged. Objectives that are not reached have no bound.
+    ``values``: one for each column; None: there is said to be no answer. ``proof``: if it is empty, only the answer is
+    judged. ``claimed``: ``optimal``, ``feasible``, ``infeasible`` or ``unbounded``. ``budget``: time for the proof; the
+    answer itself is always judged, and objectives that are not reached have no bound.
     """
     checker = Checker(program, budget or Budget())
     checker.joins = any(leaf.with_earlier for leaves in proof.stages.values() for leaf in leaves)

@@ -21,16 +21,7 @@ def network_program(
 ) -> ExactProgram:
     """Columns ``flow`` by arc; rows ``node``: what leaves a node minus what enters it is its supply; ``cost``.
 
-    Parameters
-    ----------
-    ends
-        (m,) nodes where arcs start and end.
-    bounds
-        (m,) least and most flow, and arcs without an upper bound.
-    cost, supply
-        (m,) cost of a unit of flow; (n,) units that enter at a node.
-    nodes, labels
-        Names of the nodes; labels of the arcs by level.
+    ``bounds``: (m,) least and most flow, and arcs without an upper bound. ``supply``: (n,) units that enter at a node.
     """
     (tail, head), (lower, upper, free) = ends, bounds
     arcs, of = np.arange(len(tail)), ProgramBuilder()

@@ -9,19 +9,20 @@ objective with the leaves of one listed before it gives that one's name instead.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from pydantic import ValidationError
 
 from flowlex.errors import FlowlexError
+from flowlex.instances.input_errors import place_in, plain_reason
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Positions, Whole, narrow
+from flowlex.validation.proofs.proof_document import FORMAT, BranchPart, DerivedPart, LeafPart, ProofDocument, RowsPart
 
-#: Version of the format of proofs in files.
-FORMAT = 3
 #: Largest exponent of a decimal.
 _DIGITS = 400
 #: Largest integers of fractions, below the 4300 digits that Python reads and writes; longest text of a fraction.
@@ -111,6 +112,10 @@ class Proof:
     ray: tuple[Fraction, ...] = ()
     #: Of objectives that later ones may worsen: answers at which they are optimal.
     points: Mapping[str, Exact] = field(default_factory=dict)
+
+
+#: Adds to a proof what its file leaves out.
+Completion: TypeAlias = Callable[[Proof], Proof]
 
 
 # ---- as plain data
@@ -222,40 +227,40 @@ def _vector_out(values: Sequence[Fraction], program: ExactProgram) -> list[list[
 
 def from_document(document: Any, program: ExactProgram) -> Proof:
     """Read a proof; `ProofError` names what is wrong."""
-    if not isinstance(document, dict):
-        raise ProofError(f"expected a proof as an object, got {_shown(document)}")
-    if document and document.get("format") != FORMAT:
+    if isinstance(document, dict) and not document:
+        return Proof()
+    if isinstance(document, dict) and document.get("format") != FORMAT:
         raise ProofError(
             f"the proof has format {_shown(document.get('format'))}, this version reads {FORMAT}; solve again"
         )
-    _only(document, "the proof", "format", "shared", "sums", "stages", "derived", "empty", "point", "ray", "points")
+    try:
+        read = ProofDocument.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = place_in(("proof", *first["loc"]))[:120]
+        raise ProofError(f"{where}: {plain_reason(first, value=False)[:120]}") from None
     order = [o.name for o in program.objectives]
-    stages = _object(document.get("stages", {}), "stages")
-    shared = {
-        name: _rows_in(rows, program)
-        for name, rows in _object(document.get("shared", {}), "shared multipliers").items()
-    }
-    sums = {name: _terms_in(row, program) for name, row in _object(document.get("sums", {}), "sums").items()}
-    common = _Common(shared, sums)
-    if odd := stages.keys() - set(order):
+    shared = {name: _rows_in(rows, program) for name, rows in read.shared.items()}
+    common = _Common(shared, {name: _terms_in(row, program) for name, row in read.sums.items()})
+    if odd := read.stages.keys() - set(order):
         raise ProofError(f"stages: no objective is named {_shown(sorted(odd)[0])}")
-    derived = [_derived_in(d, k, program, common) for k, d in enumerate(_list(document.get("derived", []), "derived"))]
+    derived = [_derived_in(each, k, program, common) for k, each in enumerate(read.derived)]
     place, found = {name: k for k, name in enumerate(order)}, dict[str, tuple[Leaf, ...]]()
-    for name, leaves in stages.items():
+    for name, leaves in read.stages.items():
         if isinstance(leaves, str) and leaves not in found:
             raise ProofError(f"stages {name!r}: {_shown(leaves)} is not listed before it")
         found[name] = (
             found[leaves]
             if isinstance(leaves, str)
-            else tuple(_leaf_in(x, program, common, order[: place[name]]) for x in _list(leaves, f"stages {name!r}"))
+            else tuple(_leaf_in(each, program, common, order[: place[name]]) for each in leaves)
         )
     return Proof(
         found,
         tuple(derived),
-        tuple(_leaf_in(x, program, common, []) for x in _list(document.get("empty", []), "empty")),
-        _vector_in(document.get("point", []), program),
-        _vector_in(document.get("ray", []), program) if document.get("ray") else (),
-        {name: _exact(_vector_in(x, program)) for name, x in _object(document.get("points", {}), "points").items()},
+        tuple(_leaf_in(each, program, common, []) for each in read.empty),
+        _vector_in(read.point, program),
+        _vector_in(read.ray, program) if read.ray else (),
+        {name: _exact(_vector_in(x, program)) for name, x in read.points.items()},
     )
 
 
@@ -294,65 +299,50 @@ class _Common:
     sums: Mapping[str, tuple[Positions, Whole]]
 
 
-def _derived_in(document: Any, k: int, program: ExactProgram, common: _Common) -> Derived:
-    each = _only(_object(document, f"derived row {k}"), f"derived row {k}", "row", "stage", "cases")
-    column, value = _terms_in(each.get("row"), program)
-    stage = each.get("stage", 0)
-    if not isinstance(stage, int) or isinstance(stage, bool) or not 0 <= stage <= len(program.objectives):
-        raise ProofError(f"derived row {k}: stage {_shown(stage)} does not exist")
-    cases, before = _list(each.get("cases", []), f"derived row {k}"), [o.name for o in program.objectives[:stage]]
-    return Derived(column, value, tuple(_leaf_in(x, program, common, before) for x in cases), stage)
+def _derived_in(each: DerivedPart, k: int, program: ExactProgram, common: _Common) -> Derived:
+    column, value = _terms_in(each.row, program)
+    if each.stage > len(program.objectives):
+        raise ProofError(f"derived row {k}: stage {_shown(each.stage)} does not exist")
+    before = [o.name for o in program.objectives[: each.stage]]
+    return Derived(column, value, tuple(_leaf_in(case, program, common, before) for case in each.cases), each.stage)
 
 
-def _leaf_in(document: Any, program: ExactProgram, common: _Common, before: Sequence[str]) -> Leaf:
+def _leaf_in(each: LeafPart, program: ExactProgram, common: _Common, before: Sequence[str]) -> Leaf:
     """Read a leaf; ``before``: the objectives that come earlier."""
-    each = _object(document, "a leaf")
-    keys = "rows", "shared", "complete", "blocks", "earlier", "derived", "branches", "own", "with_earlier"
-    _only(each, "a leaf", *keys)
-    if not isinstance(each.get("with_earlier", False), bool):
-        raise ProofError(f"with_earlier: expected true or false, got {_shown(each['with_earlier'])}")
-    own = rational(each.get("own", 1))
+    own = rational(each.own)
     if own < 0:
-        raise ProofError(f"a leaf's own is at least 0, got {_shown(each['own'])}")
-    rows = _rows_in(each.get("rows", {}), program)
-    use = each.get("shared")
-    if use is not None and (not isinstance(use, str) or use not in common.shared):
-        raise ProofError(f"no shared multipliers are named {_shown(use)}")
-    complete = _list(each.get("complete", []), "complete")
-    for name in complete:
-        if not isinstance(name, str) or name not in program.rows:
-            raise ProofError(f"complete: no rows are named {_shown(name)}")
-    blocks = _list(each.get("blocks", []), "blocks")
-    for name in blocks:
-        if not isinstance(name, str) or name not in program.blocks:
-            raise ProofError(f"no blocks are named {_shown(name)}")
-    stated, earlier, every = each.get("earlier", {}), dict[str, Fraction](), Fraction(0)
-    if isinstance(stated, dict):
-        if stated and (odd := stated.keys() - set(before)):
-            name = _shown(sorted(odd)[0])
+        raise ProofError(f"a leaf's own is at least 0, got {_shown(each.own)}")
+    if each.shared is not None and each.shared not in common.shared:
+        raise ProofError(f"no shared multipliers are named {_shown(each.shared)}")
+    for what, names, known in (("rows", each.complete, program.rows), ("blocks", each.blocks, program.blocks)):
+        if odd := next((name for name in names if name not in known), None):
+            raise ProofError(f"no {what} to complete or bound are named {_shown(odd)}")
+    earlier, every = dict[str, Fraction](), Fraction(0)
+    if isinstance(each.earlier, dict):
+        if each.earlier and (unknown := each.earlier.keys() - set(before)):
+            name = _shown(sorted(unknown)[0])
             raise ProofError(f"a multiplier of objective {name}, which does not exist before")
-        earlier = {name: rational(v) for name, v in stated.items()}
+        earlier = {name: rational(v) for name, v in each.earlier.items()}
     else:
-        every = rational(stated)
+        every = rational(each.earlier)
     derived = {}
-    for name, v in _object(each.get("derived", {}), "derived").items():
+    for name, v in each.derived.items():
         if not name.isascii() or not name.isdigit() or len(name) > 9:
             raise ProofError(f"a multiplier of derived row {_shown(name)}, which does not exist")
         derived[int(name)] = rational(v)
-    branches = tuple(_branch_in(b, program, common) for b in _list(each.get("branches", []), "branches"))
-    use_rows, joined = {} if use is None else common.shared[use], each.get("with_earlier", False)
-    return Leaf(rows, earlier, derived, branches, own, use_rows, tuple(complete), every, tuple(blocks), joined)
+    branches = tuple(_branch_in(branch, program, common) for branch in each.branches)
+    rows, shared = _rows_in(each.rows, program), {} if each.shared is None else common.shared[each.shared]
+    complete, blocks = tuple(each.complete), tuple(each.blocks)
+    return Leaf(rows, earlier, derived, branches, own, shared, complete, every, blocks, each.with_earlier)
 
 
-def _rows_in(document: Any, program: ExactProgram) -> dict[str, Exact]:
+def _rows_in(parts: Mapping[str, RowsPart], program: ExactProgram) -> dict[str, Exact]:
     """Multipliers of rows by name and label."""
     rows = {}
-    for name, given in _object(document, "rows").items():
-        block = program.rows.get(name)
+    for name, given in parts.items():
+        block, at = program.rows.get(name), given.at
         if block is None:
             raise ProofError(f"a multiplier of rows {_shown(name)}, which do not exist")
-        given = _only(_object(given, f"rows {name!r}"), f"rows {name!r}", "default", "at")
-        at = _object(given.get("at", {}), f"rows {name!r}")
         if block.runs is not None:
             place, key = block.runs(list(at))
             if len(np.unique(place)) < len(place):
@@ -361,7 +351,7 @@ def _rows_in(document: Any, program: ExactProgram) -> dict[str, Exact]:
             if odd := at.keys() - block.places.keys():
                 raise ProofError(f"a multiplier of row {name}[{_shown(sorted(odd)[0])}], which does not exist")
             place, key = np.array([block.places[text] for text in at], np.int64), np.arange(len(at))
-        both = (given.get("default", 0), *at.values())
+        both = (given.default, *at.values())
         if all(type(v) is int and -(2**62) < v < 2**62 for v in both):
             exact = Exact(np.array(both, np.int64))
         elif all(type(v) is float and isfinite(v) if v else type(v) in (int, float) for v in both):
@@ -374,21 +364,19 @@ def _rows_in(document: Any, program: ExactProgram) -> dict[str, Exact]:
     return rows
 
 
-def _branch_in(document: Any, program: ExactProgram, common: _Common) -> Branch:
-    each = _only(_object(document, "a branch"), "a branch", "row", "relation", "side", "multiplier")
-    row = each.get("row")
-    if isinstance(row, str) and row not in common.sums:
-        raise ProofError(f"a branch: no sum is named {_shown(row)}")
-    column, value = common.sums[row] if isinstance(row, str) else _terms_in(row, program)
-    side = rational(each.get("side"))
-    if each.get("relation") not in ("<=", ">=") or side.denominator != 1:
-        raise ProofError(f"a branch is a row, <= or >=, and an integer, got {_shown(document)}")
-    return Branch(column, value, each["relation"] == "<=", int(side), rational(each.get("multiplier", 0)))
+def _branch_in(each: BranchPart, program: ExactProgram, common: _Common) -> Branch:
+    if isinstance(each.row, str) and each.row not in common.sums:
+        raise ProofError(f"a branch: no sum is named {_shown(each.row)}")
+    column, value = common.sums[each.row] if isinstance(each.row, str) else _terms_in(each.row, program)
+    side = rational(each.side)
+    if side.denominator != 1:
+        raise ProofError(f"the side of a branch is an integer, got {_shown(each.side)}")
+    return Branch(column, value, each.relation == "<=", int(side), rational(each.multiplier))
 
 
-def _terms_in(document: Any, program: ExactProgram) -> tuple[Positions, Whole]:
+def _terms_in(terms: Sequence[Any], program: ExactProgram) -> tuple[Positions, Whole]:
     columns, values = [], []
-    for term in _list(document, "a row"):
+    for term in terms:
         column, value = _term_in(term, program)
         if value.denominator != 1:
             raise ProofError(f"coefficients of derived rows and branches are integers, got {_shown(term)}")
@@ -409,9 +397,9 @@ def _term_in(term: Any, program: ExactProgram) -> tuple[int, Fraction]:
     return places[term[1]], rational(term[2])
 
 
-def _vector_in(document: Any, program: ExactProgram) -> tuple[Fraction, ...]:
+def _vector_in(terms: Sequence[Any], program: ExactProgram) -> tuple[Fraction, ...]:
     found = [Fraction(0)] * program.count
-    for term in _list(document, "a vector"):
+    for term in terms:
         column, value = _term_in(term, program)
         found[column] = value
     return tuple(found)
@@ -446,24 +434,6 @@ def _plain_decimal(text: str) -> bool:
             "e" not in text.lower() or (power.lstrip("+-").isdigit() and len(power) <= 4 and abs(int(power)) <= _DIGITS)
         )
     )
-
-
-def _object(value: Any, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ProofError(f"{what}: expected an object, got {_shown(value)}")
-    return value
-
-
-def _only(document: dict[str, Any], what: str, *keys: str) -> dict[str, Any]:
-    if odd := document.keys() - set(keys):
-        raise ProofError(f"{what}: there is no {_shown(sorted(odd, key=str)[0])}; expected {', '.join(keys)}")
-    return document
-
-
-def _list(value: Any, what: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise ProofError(f"{what}: expected a list, got {_shown(value)}")
-    return value
 
 
 def _shown(value: Any) -> str:

@@ -6,27 +6,22 @@ The certificate says so; a statement that says the wrong thing is not found out 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Annotated, Any, Literal
-
-from pydantic import ConfigDict, Field
+from typing import Any
 
 from flowlex.formulations.language.statement import Statement
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.field_descriptions import describe
 from flowlex.validation.certificates.certificate import SUPPORTING, WEAKER, Certificate, Check
 from flowlex.validation.certificates.exact_numbers import agrees
 from flowlex.validation.certificates.proof_time_budget import Budget
-from flowlex.validation.certificates.solution_document import Numeric, SolutionError, Stated, Strict, read_as
-from flowlex.validation.certificates.verifier_interface import gap_check
+from flowlex.validation.certificates.solution_document import Numeric, Solved, Strict, read_as
+from flowlex.validation.certificates.verifier_interface import gap_check, require_solution
 from flowlex.validation.proofs.checker import StageVerdict, Verdict, judge
 from flowlex.validation.proofs.exact_program import ExactProgram
 from flowlex.validation.proofs.own_statement import exact_program
 from flowlex.validation.proofs.proof import exact_answer, from_document
 
-#: Version of solution files whose proof is that of `flowlex.validation.proofs`.
-VERSION = 3
 #: Begins the check that says what a verdict rests on.
 PROVEN_FOR = "proven for the problem as stated in"
 
@@ -44,52 +39,15 @@ class StatedStage(Strict):
     """How much worse it became for later objectives."""
 
 
-class SolutionDocument(Strict):
-    """A solution file of a problem or of a model of one's own.
+class SolutionDocument(Solved):
+    """A solution file of a problem or of a model of one's own."""
 
-    Numbers are exact: integer, decimal, or the text of a fraction.
-    """
-
-    model_config = ConfigDict(json_schema_extra=describe)
-
-    kind: str
-    """``problem-solution``; of a model of one's own its kind, then ``-solution``."""
-    version: Literal[3]
-    """Version of this format."""
-    file: str = ""
-    """The problem file, as it was named."""
-    instance: str
-    """Name of the problem."""
-    fingerprint: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
-    """SHA-256 of everything that counts in the problem; of a model, of its instance."""
-    model: str
-    """``problem``, or the kind of the model."""
-    options: dict[str, Any]
-    """The model's options; a problem has none."""
-    engine: str
-    """What solved it."""
-    status: Literal["optimal", "feasible", "infeasible", "unbounded", "time_limit", "error"]
-    """What is claimed."""
-    objective: Numeric | None
-    """Value of the first objective; 0 without objectives."""
-    bound: Numeric | None
-    """What is proven of the first objective."""
-    gap: Numeric | None
-    """Relative gap of objective and bound."""
     stages: dict[str, StatedStage]
     """The objectives in order."""
-    message: str
-    """Message of the solver."""
     answer: dict[str, dict[str, Numeric]]
     """Values that are not 0, by variable and label."""
     table: Any = None
     """The answer in the words of a model, for readers."""
-    changes: dict[str, Any] | None = None
-    """Changes of the model; absent without changes."""
-    proof: dict[str, Any]
-    """Leaves and multipliers of each objective, by name and label of the rows."""
-    certificate: Stated | None
-    """The certificate at the time of writing."""
 
 
 def verify_solution(
@@ -102,29 +60,12 @@ def verify_solution(
     stated_in: str,
     budget: Budget | None = None,
 ) -> Certificate:
-    """Prove or refuse what a solution file says of a problem.
+    """Prove or refuse what a solution file says of a problem with all its changes, of any ``name`` if that is None.
 
-    Parameters
-    ----------
-    document
-        Content of the file.
-    problem
-        The problem, with all changes.
-    kind, name, fingerprint
-        Of the problem or instance that the file must be of; ``name`` None: any.
-    stated_in
-        Where the problem is stated, for the certificate: a file's name, ``the model Shifts``.
-    budget
-        Time for the proof; what is not recomputed within it is quoted.
-
-    Raises
-    ------
-    SolutionError
-        The document is no solution file of this version.
+    ``stated_in``: where the problem is stated, for the certificate: a file's name, ``the model Shifts``. What is not
+    recomputed within the budget is quoted. Raises `SolutionError`: the document is no solution file of this version.
     """
-    version = document.get("version") if isinstance(document, Mapping) else None
-    if version != VERSION:
-        raise SolutionError(f"version: {str(version)[:20]} is not {VERSION}, which this flowlex reads; solve again")
+    require_solution(document)
     read: SolutionDocument = read_as(SolutionDocument, document, "")
     mine = read.kind == f"{kind}-solution"
     same = read.fingerprint == fingerprint and name in (None, read.instance)

@@ -33,19 +33,7 @@ class ViprError(FlowlexError, ValueError):
 def vipr_files(program: ExactProgram, values: Exact | None, proof: Proof) -> dict[str, str]:
     """The text of a file for each objective with a proof, by its name; of a problem without an answer under ``""``.
 
-    Parameters
-    ----------
-    program
-        The problem.
-    values
-        The answer; None: there is none.
-    proof
-        Its proof, which holds.
-
-    Raises
-    ------
-    ViprError
-        The proof does not hold, or rests on what the format cannot state.
+    Raises `ViprError`: the proof does not hold, or rests on what the format cannot state.
     """
     if values is None:
         if not proof.empty or judge(program, None, proof, "infeasible").claim != "infeasible":
@@ -65,20 +53,7 @@ def vipr_files(program: ExactProgram, values: Exact | None, proof: Proof) -> dic
 
 
 def vipr_of_document(document: Mapping[str, Any], problem: Statement) -> dict[str, str]:
-    """The files for the answer and proof of a solution file.
-
-    Parameters
-    ----------
-    document
-        Content of the solution file.
-    problem
-        The problem, with all changes.
-
-    Raises
-    ------
-    ViprError
-        The proof does not hold, or rests on what the format cannot state.
-    """
+    """The files for answer and proof of a solution file; the problem has all changes. Raises as `vipr_files`."""
     program = exact_program(problem)
     values = exact_answer(document["answer"], program) if document["status"] in ("optimal", "feasible") else None
     return vipr_files(program, values, from_document(document["proof"], program))

@@ -35,7 +35,6 @@ from flowlex.validation.restated.allocation_program import (
     Ints,
     Restated,
     Runs,
-    restate_allocation,
 )
 from flowlex.validation.restated.program_finding import program_finding
 
@@ -356,7 +355,7 @@ def _measured_ratio(cluster: Cluster, document: Document, finding: Finding) -> F
     return replace(finding, claim=claim, objective=Fraction(reached), bound=None if bound is None else rational(bound))
 
 
-def _restated_claim(claimed: Claimed) -> ExactProgram:
+def restate_allocation(claimed: Claimed) -> ExactProgram:
     """The problem, over the steps that fill the jobs, or at the ratio below which nothing is claimed to be."""
     document = claimed.document
     cluster = Cluster(claimed.instance, document.options)
@@ -392,7 +391,6 @@ VERIFIER = Verifier(
     _judge,
     options=AllocationOptions,
     restated=restate_allocation,
-    restated_claim=_restated_claim,
     main="objective",
     needed=frozenset({"time", "gpus", "runs"}),
     figures=_changed_figures,

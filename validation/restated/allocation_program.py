@@ -415,9 +415,3 @@ class Restated:
                 x[start + k] = max(float((reached[own] / pace[own]).min(initial=np.inf)), 0.0)
                 reached[own] -= pace[own] * x[start + k]
         return Exact.of_floats(x)
-
-
-def restate_allocation(instance: AllocationInstance, options: Mapping[str, Any]) -> ExactProgram:
-    """The problem of an instance, to be changed, with all columns and ``runs``; of several programs the first."""
-    cluster = Cluster(instance, options)
-    return Restated(cluster, Runs.of(cluster, cluster.every_pair()), changes=True).program

@@ -10,8 +10,7 @@ of the largest task from another rack, a stopped task ``stop_price`` times its e
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from flowlex.formulations.gc_pause import collector_paused
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.gpu import GpuInstance
+from flowlex.validation.proofs.exact_program import common_unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,19 +224,3 @@ def whole_sizes(size_mb: NDArray[np.float64]) -> tuple[NDArray[Any], Fraction]:
     whole = [int(size / unit) for size in exact]
     fits = sum(int(n) * size for n, size in zip(np.bincount(code, minlength=len(whole)).tolist(), whole, strict=True))
     return np.array(whole, dtype=np.int64 if fits < 2**62 else object)[code], 1 / unit
-
-
-def common_unit(numbers: Iterable[Fraction]) -> Fraction:
-    """The largest number of which all numbers are whole multiples; 1 if all are 0.
-
-    Examples
-    --------
-    >>> common_unit([Fraction(1, 2), Fraction(0), Fraction(5, 3)])
-    Fraction(1, 6)
-    """
-    unit = Fraction(0)
-    for number in {*numbers}:
-        if number:
-            below = unit.denominator * number.denominator
-            unit = Fraction(math.gcd(unit.numerator * number.denominator, number.numerator * unit.denominator), below)
-    return unit or Fraction(1)

@@ -7,9 +7,10 @@ figures and tables beside it.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,14 +19,21 @@ from numpy.typing import NDArray
 
 from flowlex.formulations.block_labels import label_text
 from flowlex.instances.exact_rationals import rational
-from flowlex.instances.gpu import GpuInstance
 from flowlex.instances.model_changes import Changes
 from flowlex.validation.certificates.certificate import Check
 from flowlex.validation.certificates.exact_numbers import agrees
-from flowlex.validation.certificates.verifier_interface import Claimed, Document, Finding, Strict, Verifier, same_values
+from flowlex.validation.certificates.verifier_interface import (
+    Claimed,
+    Completion,
+    Document,
+    Finding,
+    Strict,
+    Verifier,
+    same_values,
+)
 from flowlex.validation.proofs.changed_program import changed_program
-from flowlex.validation.proofs.exact_program import Exact, ExactProgram, common_unit, scaled
-from flowlex.validation.proofs.proof import ProofError
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Positions, common_unit, labelled, scaled
+from flowlex.validation.proofs.proof import Leaf, Proof, ProofError
 from flowlex.validation.restated.gpu import GpuColumns
 from flowlex.validation.restated.gpu_program import GpuOptions, GpuRound, GpuSelections
 from flowlex.validation.restated.program_finding import program_finding
@@ -48,69 +56,62 @@ class GpuAnswer(Strict):
 
 
 class Cluster:
-    """The instance as columns in its own order, and the answer placed in them."""
+    """The numbers of what the instance names, and (T,) the GPU of each task in the answer, -1 without one."""
 
     def __init__(self, view: GpuColumns, placements: dict[str, str]) -> None:
-        self.view = view
-        self.gpu: dict[str, int] = {name: g for g, name in enumerate(view.gpu_names)}
-        self.task: dict[str, int] = {name: t for t, name in enumerate(view.task_names)}
-        self.job: dict[str, int] = {name: j for j, name in enumerate(view.job_names)}
-        self.node: dict[str, int] = {name: n for n, name in enumerate(view.node_names)}
-        self.gpu_memory, self.gpu_node = view.gpu_memory, view.gpu_node
-        self.need, self.job_of = view.task_memory, view.task_job
-        self.own, self.elapsed = view.task_running_gpu, view.task_elapsed
-        self.names: list[str] = list(self.task)
-        self.names_of_jobs: list[str] = list(self.job)
+        self.view, self.own, self.names = view, view.task_running_gpu, view.task_names
+        self.gpu, self.task, self.job = (
+            {name: k for k, name in enumerate(names)} for names in (view.gpu_names, view.task_names, view.job_names)
+        )
         self.at: NDArray[np.int64] = np.full(len(self.task), -1)
-        self.strange: list[str] = [
-            f"{t} on {g}" for t, g in placements.items() if t not in self.task or g not in self.gpu
-        ]
+        self.strange = [f"{t} on {g}" for t, g in placements.items() if t not in self.task or g not in self.gpu]
         if not self.strange:
-            for t, g in placements.items():
-                self.at[self.task[t]] = self.gpu[g]
+            self.at[[self.task[t] for t in placements]] = [self.gpu[g] for g in placements.values()]
 
     def counts(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.bincount(self.job_of[chosen], minlength=len(self.job))
+        return np.bincount(self.view.task_job[chosen], minlength=len(self.job))
 
 
 def _judge(claimed: Claimed) -> Finding:
-    instance, document, answer = claimed.instance, claimed.document, claimed.answer
-    round_ = GpuRound.of(instance, document.options)
-    cluster = Cluster(round_.view, answer.placements)
+    document, round_ = claimed.document, GpuRound.of(claimed.instance, claimed.document.options)
+    cluster = Cluster(round_.view, claimed.answer.placements)
     if cluster.strange:
         return Finding("feasible", (Check.none("tasks and GPUs of this instance", cluster.strange),))
-    costs, at = round_.costs, cluster.at
-    own = np.flatnonzero(at >= 0)
-    may = (cluster.own[own] == at[own]) | (round_.starts[own] & (cluster.need[own] <= cluster.gpu_memory[at[own]]))
-    checks = [Check.none("every task may run on its GPU", [cluster.names[t] for t in own[~may].tolist()])]
-    checks += _named(cluster, answer)
-    started = (at >= 0) & ~round_.held
-    read = costs.levels(started, cluster.gpu_node[at])
-    transfer = costs.seconds(read)
-    checks += [*_tables(cluster, answer, costs.by_task(read)), _fair_shares(round_, answer)]
-    parts = costs.unit_s / rational(answer.cost_unit_s) if rational(answer.cost_unit_s) > 0 else Fraction(1, 2)
-    checks.append(Check("all costs are whole multiples of the unit", parts.denominator == 1, detail=answer.cost_unit_s))
-    if not checks[0].ok:
-        return Finding("feasible", tuple(checks))
-    proof: dict[str, Any] = document.proof
-    pairs, whole = (own, at[own]), _written_out(round_)
-    pairs = round_.all_pairs() if whole else round_.pairs_at([*_gpu_prices(proof, cluster)], pairs)
+    runs = np.flatnonzero(cluster.at >= 0)
+    pairs, whole = (runs, cluster.at[runs]), _written_out(round_)
+    odd = [cluster.names[t] for t in runs[~round_.may(*pairs)].tolist()]
+    checks, metrics = _figures(round_, cluster, claimed.answer)
+    checks = Check.none("every task may run on its GPU", odd), *checks
+    if odd:
+        return Finding("feasible", checks)
+    pairs = round_.all_pairs() if whole else round_.pairs_at([*_gpu_prices(document.proof, cluster)], pairs)
     program = round_.program(*pairs)
     found = program_finding(
         program,
-        _values(program, round_, pairs, at),
-        proof if whole else _over_all_pairs(proof, cluster),
+        _values(program, round_, pairs, cluster.at),
+        document.proof,
         document.status,
         claimed.budget,
         main="transfer",
-        metrics=_metrics(cluster, costs.read_mb(read), transfer),
+        metrics=metrics,
+        complete=None if whole else partial(_over_all_pairs, program, round_.held[pairs[0]]),
     )
     stages = {name: value for name, value in found.stages.items() if name in ("transfer", "stops", "waiting")}
-    return replace(
-        found,
-        checks=(*checks, *found.checks),
-        stages=stages if len(stages) > 1 else {},
+    return replace(found, checks=(*checks, *found.checks), stages=stages if len(stages) > 1 else {})
+
+
+def _figures(round_: GpuRound, cluster: Cluster, answer: GpuAnswer) -> tuple[tuple[Check, ...], dict[str, Any]]:
+    """Whether names, tables and unit are those of the answer; its metrics."""
+    costs, unit = round_.costs, rational(answer.cost_unit_s)
+    read = costs.levels((cluster.at >= 0) & ~round_.held, round_.view.gpu_node[cluster.at])
+    whole = unit > 0 and (costs.unit_s / unit).denominator == 1
+    checks = (
+        *_named(cluster, answer),
+        *_tables(cluster, answer, costs.by_task(read)),
+        _fair_shares(round_, answer),
+        Check("all costs are whole multiples of the unit", whole, detail=answer.cost_unit_s),
     )
+    return checks, _metrics(cluster, costs.read_mb(read), costs.seconds(read))
 
 
 def _written_out(round_: GpuRound) -> bool:
@@ -146,42 +147,43 @@ def _whole_or_exact(values: list[Any]) -> NDArray[Any]:
     return np.array([rational(v) for v in values], object)
 
 
-def _over_all_pairs(proof: dict[str, Any], cluster: Cluster) -> dict[str, Any]:
+def _over_all_pairs(program: ExactProgram, running: NDArray[np.bool_], proof: Proof) -> Proof:
     """The proof, if it holds for the columns that are not written out too.
 
-    These are of waiting tasks, and no cheaper than others of their task at the prices of GPUs of any leaf. So branches
-    and derived rows are about running tasks, and multipliers of ``task`` are completed.
+    These are of waiting tasks, and no cheaper than others of their task at the prices of GPUs of any leaf. So branches,
+    derived and completed rows are about running tasks (``running``, of the first columns), but for those of ``task``,
+    which are completed.
     """
-    held = np.flatnonzero(cluster.own >= 0).tolist()
-    gpus = cluster.view.gpu_names
-    known = {label_text((cluster.names[t], gpus[cluster.own[t]])) for t in held}
 
-    def about_running(row: Any) -> None:
-        if strange := [label for name, label, _ in row if name == "x" and label not in known]:
-            raise ProofError(f"in a round of many pairs, branches are on running tasks, not on x[{strange[0]}]"[:160])
+    def about_running(columns: Positions) -> None:
+        waits = columns[columns < len(running)]
+        if len(waits := waits[~running[waits]]):
+            name = labelled(*program.column_text(int(waits[0])))
+            raise ProofError(f"in a round of many pairs, {name}, which waits, has no branches or completed rows"[:160])
 
-    def leaf(of: dict[str, Any]) -> dict[str, Any]:
-        for branch in of.get("branches", []):
-            about_running(branch["row"])
-        complete = of.get("complete", [])
-        return of if "task" in complete else {**of, "complete": [*complete, "task"]}
+    def all_of(leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
+        for leaf in leaves:
+            completed = (program.rows[name].column for name in leaf.complete if name != "task")
+            for columns in (*(branch.column for branch in leaf.branches), *completed):
+                about_running(columns)
+        return tuple(
+            leaf if "task" in leaf.complete else replace(leaf, complete=(*leaf.complete, "task")) for leaf in leaves
+        )
 
-    made = {**proof}
-    for row in proof.get("derived", []):
-        about_running(row["row"])
-    if "derived" in proof:
-        made["derived"] = [{**row, "cases": [*map(leaf, row["cases"])]} for row in proof["derived"]]
-    if "stages" in proof:
-        made["stages"] = {
-            name: leaves if isinstance(leaves, str) else [*map(leaf, leaves)]
-            for name, leaves in proof["stages"].items()
-        }
-    if "empty" in proof:
-        made["empty"] = [*map(leaf, proof["empty"])]
-    return made
+    for row in proof.derived:
+        about_running(row.column)
+    once = {
+        id(leaves): all_of(leaves) for leaves in proof.stages.values()
+    }  # stages with the same leaves are judged once
+    return replace(
+        proof,
+        stages={name: once[id(leaves)] for name, leaves in proof.stages.items()},
+        derived=tuple(replace(row, cases=all_of(row.cases)) for row in proof.derived),
+        empty=all_of(proof.empty),
+    )
 
 
-def _restricted(instance: Any, document: Document, changes: Changes) -> tuple[ExactProgram, Mapping[str, Any]] | None:
+def _restricted(instance: Any, document: Document, changes: Changes) -> tuple[ExactProgram, Completion] | None:
     """A changed round of many pairs over the columns that can be the cheapest; None: all are written out.
 
     GPUs that the changes treat alike for a task differ in price and transfer only.
@@ -190,11 +192,12 @@ def _restricted(instance: Any, document: Document, changes: Changes) -> tuple[Ex
     if _written_out(round_):
         return None
     cluster = Cluster(round_.view, {})
-    chosen = [*_named_pairs(round_, cluster, (document.values or {}).get("x", {}))]
+    named = [name for name in csv.reader((document.values or {}).get("x", {})) if len(name) == 2]
+    known = [(cluster.task[t], cluster.gpu[g]) for t, g in named if t in cluster.task and g in cluster.gpu]
+    chosen = np.array(known, np.int64).reshape(-1, 2).T
     told = GpuSelections(instance, round_, changes)
-    task, gpu = np.array(chosen, np.int64).reshape(-1, 2).T
-    also = np.append(task, told.bounded[0]), np.append(gpu, told.bounded[1])
-    pairs = round_.pairs_at([*_gpu_prices(document.proof, cluster)], also, told.apart)
+    also = np.append(chosen[:, round_.may(*chosen)], told.bounded, axis=1)
+    pairs = round_.pairs_at([*_gpu_prices(document.proof, cluster)], (also[0], also[1]), told.apart)
     program = changed_program(round_.program(*pairs), changes, VERIFIER.needed)
     transfer = next(each for each in program.objectives if each.name == "transfer")
     unit = common_unit([transfer.unit, round_.costs.unit_s])  # of columns that are left out too
@@ -206,16 +209,7 @@ def _restricted(instance: Any, document: Document, changes: Changes) -> tuple[Ex
     open_ = ((low != 0) | (high != 0))[once.column]
     once = replace(once, row=once.row[open_], column=once.column[open_], value=once.value[open_])
     changed = replace(program, objectives=objectives, rows={**program.rows, "task": once})
-    return changed, _over_all_pairs(dict(document.proof), cluster)
-
-
-def _named_pairs(round_: GpuRound, cluster: Cluster, labels: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """Tasks and GPUs of the columns ``x`` with these labels; others do not exist."""
-    for parts in csv.reader(labels):
-        if len(parts) == 2 and parts[0] in cluster.task and parts[1] in cluster.gpu:
-            t, g = cluster.task[parts[0]], cluster.gpu[parts[1]]
-            if cluster.own[t] == g or (round_.starts[t] and cluster.need[t] <= cluster.gpu_memory[g]):
-                yield t, g
+    return changed, partial(_over_all_pairs, changed, round_.held[pairs[0]])
 
 
 def _values(program: ExactProgram, round_: GpuRound, pairs: Any, at: NDArray[np.int64]) -> Exact:
@@ -250,7 +244,7 @@ def _tables(cluster: Cluster, answer: GpuAnswer, seconds: NDArray[np.float64]) -
         "started": cluster.counts((at >= 0) & (own < 0)),
         "preempted": cluster.counts((at < 0) & (own >= 0)),
         "waiting": cluster.counts((at < 0) & (own < 0)),
-        "transfer_s": np.bincount(cluster.job_of, weights=seconds, minlength=len(cluster.job)),
+        "transfer_s": np.bincount(cluster.view.task_job, weights=seconds, minlength=len(cluster.job)),
     }
     wrong = [str(row.get("job")) for row in answer.jobs if row.get("job") not in cluster.job]
     wrong += list(cluster.job.keys() - {row.get("job") for row in answer.jobs})
@@ -299,26 +293,19 @@ def _metrics(cluster: Cluster, megabytes: list[Fraction], transfer: Fraction) ->
 
 def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
     """The answer of a changed model: places are those of the values, and tables and figures follow from them."""
-    answer = claimed.answer
     round_ = GpuRound.of(claimed.instance, claimed.document.options)
-    cluster = Cluster(round_.view, answer.placements)
+    placements = claimed.answer.placements
+    cluster = Cluster(round_.view, placements)
     if cluster.strange:
         return Finding("feasible", (Check.none("tasks and GPUs of this instance", cluster.strange),))
-    costs, unit = round_.costs, rational(answer.cost_unit_s)
-    read = costs.levels((cluster.at >= 0) & ~round_.held, cluster.gpu_node[cluster.at])
-    checks = (
-        same_values({"x": {label_text(pair): 1 for pair in answer.placements.items()}}, values),
-        *_named(cluster, answer),
-        *_tables(cluster, answer, costs.by_task(read)),
-        _fair_shares(round_, answer),
-        Check("all costs are whole multiples of the unit", unit > 0 and (costs.unit_s / unit).denominator == 1),
-    )
-    return Finding("feasible", checks, metrics=_metrics(cluster, costs.read_mb(read), costs.seconds(read)))
+    checks, metrics = _figures(round_, cluster, claimed.answer)
+    told = {"x": {label_text(pair): 1 for pair in placements.items()}}
+    return Finding("feasible", (same_values(told, values), *checks), metrics=metrics)
 
 
-def restate_gpu(instance: GpuInstance, options: Mapping[str, Any]) -> ExactProgram:
+def restate_gpu(claimed: Claimed) -> ExactProgram:
     """The problem of an instance, to be changed."""
-    round_ = GpuRound.of(instance, options)
+    round_ = GpuRound.of(claimed.instance, claimed.document.options)
     return round_.program(*round_.all_pairs())
 
 

@@ -236,6 +236,11 @@ class GpuRound:
         """(J,) chosen tasks of each job."""
         return np.bincount(self.view.task_job[chosen], minlength=len(self.view.job_names)).astype(np.int64)
 
+    def may(self, task: Ints, gpu: Ints) -> Mask:
+        """Whether tasks may run on GPUs: the columns ``x``."""
+        view, fits = self.view, self.view.task_memory[task] <= self.view.gpu_memory[gpu]
+        return np.where(self.held[task], view.task_running_gpu[task] == gpu, self.starts[task] & fits)
+
     @cached_property
     def pair_count(self) -> int:
         """Number of columns ``x``."""
@@ -298,7 +303,7 @@ class GpuSelections:
     apart
         (T,) tasks that the same changes select, and (G,) a number that differs for GPUs that these treat differently.
     bounded
-        Tasks and GPUs of the columns with another lower bound than 0.
+        (2, n) tasks and GPUs of the columns with another lower bound than 0.
     """
 
     def __init__(self, instance: GpuInstance, of: GpuRound, changes: Changes) -> None:
@@ -328,10 +333,7 @@ class GpuSelections:
                     if len(both[0]) * len(both[1]) > _MOST_FIXED:
                         raise ValueError(f"a change fixes more than {_MOST_FIXED} pairs of tasks and GPUs")
                     fixed = np.append(fixed, np.array(np.meshgrid(*both)).reshape(2, -1), axis=1)
-        task, gpu = fixed
-        there = np.where(of.held[task], view.task_running_gpu[task] == gpu,
-                         of.starts[task] & (view.task_memory[task] <= view.gpu_memory[gpu]))  # fmt: skip
-        self.bounded: tuple[Ints, Ints] = (task[there], gpu[there])
+        self.bounded: Ints = fixed[:, of.may(*fixed)]
         self.apart: list[tuple[Mask, Ints]] = []
         sets, member = np.unique(np.array(masks, bool).reshape(-1, len(view.task_names)), axis=1, return_inverse=True)
         for k in range(sets.shape[1]):

@@ -545,9 +545,9 @@ def _run_texts(begin: Positions, length: Positions) -> list[str]:
     return [f"{a}" if n == 1 else f"{a}..{a + n - 1}" for a, n in zip(begin.tolist(), length.tolist(), strict=True)]
 
 
-def restate_jit(instance: JitInstance, options: Mapping[str, Any]) -> ExactProgram:
+def restate_jit(claimed: Claimed) -> ExactProgram:
     """``rate`` by transfer and slot; ``largest``, ``level`` and ``lambda`` as the program has them."""
-    data = _Data(instance, options)
+    data = _Data(claimed.instance, claimed.document.options)
     part = _Part(data, np.arange(len(data.names)), range(data.top + 1))
     return part.program(data.program)
 
@@ -590,7 +590,8 @@ def _facts(data: _Data, answer: Answer, runs: _Runs) -> list[Check]:
     near = 0.0 if whole else _NEAR
     checks = [
         *_basis(data, answer, runs),
-        Check("rates are positive", bool((runs.rate > 0).all() and np.isfinite(runs.rate).all())),
+        # No single rate may leave 64 bits in the sums below.
+        Check("rates are positive, and of a size", bool(((runs.rate > 0) & (runs.rate <= 2 * data.most[f])).all())),
         Check("rates are units", bool(whole or not data.whole)),
     ]
     if not all(check.ok for check in checks):
@@ -725,6 +726,8 @@ def _judge(claimed: Claimed) -> Finding:
     checks = _facts(data, claimed.answer, runs)
     if not all(check.ok for check in checks):
         return Finding("feasible", tuple(checks))
+    if len(claimed.proof.parts) > max(1, len(data.names)):
+        raise ProofError(f"{len(claimed.proof.parts)} parts of {len(data.names)} transfers")
     loads, whole = _Loads(data.groups, runs), data.whole
     stages = {"lateness": runs.lateness(data.due), **loads.counts()}
     figures, tolerance = _figures(data, runs, loads), 0.0 if whole else _NEAR

@@ -178,9 +178,9 @@ def restate_moves(data: _Data) -> tuple[ExactProgram, Positions, Positions]:
     return of.program(tolerance=0), np.cumsum(count) - count, place
 
 
-def restate_load(instance: LoadPartitionInstance, options: Mapping[str, Any]) -> ExactProgram:
+def restate_load(claimed: Claimed) -> ExactProgram:
     """The problem that changes refer to: ``x`` by block, holder and node, and ``late`` by finish time."""
-    data = _Data(instance, options)
+    instance, data = claimed.instance, _Data(claimed.instance, claimed.document.options)
     triples = [(k, h, n) for k, each in enumerate(data.holders) for h in each for n in np.flatnonzero(data.leads[h])]
     block, holder, node = (np.array([t[i] for t in triples], np.int64) for i in range(3))
     names, blocks, items = data.names, [b.name for b in instance.blocks], [b.items for b in instance.blocks]
@@ -223,31 +223,23 @@ def _judge(claimed: Claimed) -> Finding:
     evaluation = str(document.options["capacity"])
     known = evaluation in _EVALUATIONS
     data = _Data(instance, dict(document.options) | ({} if known else {"capacity": "configuration"}))
-    place, size = {b.name: k for k, b in enumerate(instance.blocks)}, len(data.names)
+    place = {b.name: k for k, b in enumerate(instance.blocks)}
     block = np.array([place[name] for name, split in answer.blocks.items() for _ in split], np.int64)
     node = np.array([data.place[name] for split in answer.blocks.values() for name in split], np.int64)
     items = narrow([each for split in answer.blocks.values() for each in split.values()])
     holder = data.sources(block, node)
-    after, moved = np.zeros(size, items.dtype), np.zeros((size, size), items.dtype)
-    np.add.at(after, node, items)
-    np.add.at(moved, (holder, node), items)
-    needed = {(h, n): int(moved[h, n]) for h, n in np.argwhere(moved).tolist() if h != n}
-    objective = sum(each * int(data.cost[pair]) for pair, each in needed.items()) * data.seconds.unit
-    checks = [
-        Check("no negative share", not (items < 0).any()),
-        Check("items of every node", answer.items == dict(zip(data.names, after.tolist(), strict=True))),
-        _carried(needed, answer.moves, data),
-    ]
-    metrics: dict[str, Any] = {"moved_items": sum(needed.values()), "moved_cost_s": objective}
+    moved, told, metrics = _figures(data, answer, (holder, node, items))
+    most = narrow([instance.blocks[k].items for k in block.tolist()])
+    checks = [Check("shares are between 0 and their block", bool(((items >= 0) & (items <= most)).all())), *told]
     if not known:
         totals = {name: sum(split.values()) for name, split in answer.blocks.items()}
         checks += [
             Check("every item is processed once", totals == {b.name: b.items for b in instance.blocks}),
             Check("capacities", True, detail=f"by {evaluation}, a function that no file holds", how="quoted"),
         ]
-        ends = document.metrics.keys() - metrics.keys()
+        ends, objective = document.metrics.keys() - metrics.keys(), metrics["moved_cost_s"]
         return Finding("feasible", tuple(checks), objective, objective, metrics=metrics, unjudged=ends)
-    metrics |= _finishes(data, after.tolist())
+    metrics |= _finishes(data, moved.sum(axis=0).tolist())
     program, first, columns = restate_moves(data)
     back = [data.names[h] for h, n in np.argwhere((columns < 0) & (moved != 0)).tolist()]
     checks.append(Check.none("only nodes above their target send", back))
@@ -266,6 +258,25 @@ def _judge(claimed: Claimed) -> Finding:
         metrics=metrics,
         stages=False,
     )
+
+
+def _figures(
+    data: _Data, answer: LoadAnswer, shares: tuple[Positions, Positions, Whole]
+) -> tuple[Whole, list[Check], dict[str, Any]]:
+    """(N, N) items by holder and node; whether totals and moves are those of the answer; its metrics.
+
+    ``shares``: holder, node and items of each share.
+    """
+    (holder, node, items), size = shares, len(data.names)
+    moved = np.zeros((size, size), items.dtype)
+    np.add.at(moved, (holder, node), items)
+    needed = {(h, n): int(moved[h, n]) for h, n in np.argwhere(moved).tolist() if h != n}
+    cost = sum(each * int(data.cost[pair]) for pair, each in needed.items()) * data.seconds.unit
+    checks = [
+        Check("items of every node", answer.items == dict(zip(data.names, moved.sum(axis=0).tolist(), strict=True))),
+        _carried(needed, answer.moves, data),
+    ]
+    return moved, checks, {"moved_items": sum(needed.values()), "moved_cost_s": cost}
 
 
 def _carried(needed: Mapping[tuple[int, int], int], stated: Sequence[Move], data: _Data) -> Check:
@@ -298,22 +309,17 @@ def _finishes(data: _Data, after: Sequence[int]) -> dict[str, Any]:
 def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) -> Finding:
     """The answer of a changed model: blocks and moves are those of the values."""
     answer, data = claimed.answer, _Data(claimed.instance, claimed.document.options)
-    items, moved, split = Counter[str](), Counter[tuple[int, int]](), Counter[tuple[str, str]]()
+    split, shares = Counter[tuple[str, str]](), list[tuple[int, int, int]]()
     for label, value in values.get("x", {}).items():
         block, holder, node = next(csv.reader([label]))
-        units = int(rational(value))
-        items[node] += units
-        split[block, node] += units
-        if holder != node:
-            moved[data.place[holder], data.place[node]] += units
+        split[block, node] += int(rational(value))
+        shares.append((data.place[holder], data.place[node], int(rational(value))))
     told = {(block, node): n for block, each in answer.blocks.items() for node, n in each.items()}
-    same = told == +split and answer.items == {name: items[name] for name in data.names}
-    same = same and answer.blocks.keys() == {block.name for block in claimed.instance.blocks}
-    cost = sum(each * int(data.cost[pair]) for pair, each in moved.items()) * data.seconds.unit
-    metrics: dict[str, Any] = {"moved_items": sum(moved.values()), "moved_cost_s": cost}
-    metrics |= _finishes(data, [items[name] for name in data.names])
-    checks = (Check("answer is that of the values", same), _carried(+moved, answer.moves, data))
-    return Finding("feasible", checks, metrics=metrics)
+    same = told == +split and answer.blocks.keys() == {block.name for block in claimed.instance.blocks}
+    ends, to, items = np.array(shares, np.int64).reshape(-1, 3).T
+    moved, checks, metrics = _figures(data, answer, (ends, to, items))
+    metrics |= _finishes(data, moved.sum(axis=0).tolist())
+    return Finding("feasible", (Check("answer is that of the values", same), *checks), metrics=metrics)
 
 
 VERIFIER = Verifier(

@@ -26,8 +26,9 @@ class FlowAnswer(Strict):
     flow: list[int]
 
 
-def restate_network(instance: NetworkInstance, options: Mapping[str, Any]) -> ExactProgram:
+def restate_network(claimed: Claimed) -> ExactProgram:
     """Columns ``flow`` by arc, rows ``node`` by name or number, objective ``cost``."""
+    instance: NetworkInstance = claimed.instance
 
     def node_names() -> list[str]:
         first = instance.first_node
@@ -54,7 +55,7 @@ def restate_network(instance: NetworkInstance, options: Mapping[str, Any]) -> Ex
 
 def _judge(claimed: Claimed) -> Finding:
     document, budget = claimed.document, claimed.budget
-    program = restate_network(claimed.instance, {})
+    program = restate_network(claimed)
     if document.status in ("infeasible", "unbounded"):
         return program_finding(program, None, document.proof, document.status, budget, main="cost")
     flow = narrow(claimed.answer.flow)
@@ -80,7 +81,7 @@ def _changed_figures(claimed: Claimed, values: Mapping[str, Mapping[str, Any]]) 
     flow = claimed.answer.flow
     told = {str(arc): units for arc, units in enumerate(flow) if units}
     count = Check("one flow per arc", len(flow) == len(claimed.instance.tail))
-    metrics = _figures(restate_network(claimed.instance, {}), narrow(flow))
+    metrics = _figures(restate_network(claimed), narrow(flow))
     return Finding("feasible", (count, same_values({"flow": told}, values)), metrics=metrics)
 
 

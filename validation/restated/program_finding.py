@@ -9,7 +9,7 @@ from flowlex.validation.certificates.certificate import Check, Finding
 from flowlex.validation.certificates.proof_time_budget import Budget
 from flowlex.validation.proofs.checker import judge
 from flowlex.validation.proofs.exact_program import Exact, ExactProgram
-from flowlex.validation.proofs.proof import from_document
+from flowlex.validation.proofs.proof import Completion, from_document
 
 
 def program_finding(
@@ -23,39 +23,22 @@ def program_finding(
     checks: Iterable[Check] = (),
     metrics: Mapping[str, Any] | None = None,
     stages: bool = True,
+    complete: Completion | None = None,
 ) -> Finding:
-    """Judge the values of all columns and a proof, as plain data.
+    """Judge the values of all columns (None: there is said to be no answer) and a proof, as plain data.
 
-    Parameters
-    ----------
-    program
-        The problem, restated from its instance.
-    values
-        One value for each column; None: there is said to be no answer.
-    proof
-        The proof in format 3.
-    status
-        What is claimed.
-    budget
-        Time for proofs; once it is spent, the answer alone is judged and the claim is quoted.
-    main
-        The objective whose value the file states; the last one if there is none of this name.
-    checks
-        Of facts that the problem does not state; the values are not judged if one fails.
-    metrics
-        Figures of the answer.
-    stages
-        Whether the file states the value of each objective.
+    ``main``: the objective whose value the file states; the last one if there is none of this name. ``checks``: of
+    facts that the problem does not state; the values are not judged if one fails. ``stages``: whether the file states
+    the value of each objective. ``complete``: adds what the proof leaves out.
 
-    Raises
-    ------
-    ProofError
-        The proof names what does not exist.
+    Once the budget is spent, the answer alone is judged and the claim is quoted. Raises `ProofError`: the proof names
+    what does not exist.
     """
     facts = tuple(checks)
     if not all(check.ok for check in facts):
         return Finding("feasible", facts)
-    verdict = judge(program, values, from_document(dict(proof), program), status, budget)
+    read = from_document(dict(proof), program)
+    verdict = judge(program, values, read if complete is None else complete(read), status, budget)
     late = verdict.late
     shown = (*facts, *verdict.certificate.checks)
     if values is None or not verdict.certificate.ok:

@@ -53,7 +53,8 @@ from flowlex.models.problem_changes import apply_changes, selected
 from flowlex.models.problem_solution import ProblemSolution
 from flowlex.models.solution import Dual, ModelError
 from flowlex.models.stated_model import duals_of_stage
-from flowlex.validation.proofs.proof import FORMAT, Leaf, number
+from flowlex.validation.proofs.proof import Leaf, number
+from flowlex.validation.proofs.proof_document import FORMAT
 
 #: Rows between tasks and places, and columns that only this statement has.
 _BETWEEN = ("task", "via cluster", "via rack", "fixed pairs")

@@ -180,3 +180,29 @@ def test_cells_of_a_simulated_cluster_are_parts_of_one(tmp_path):
     waiting, cost = joined.stages
     assert waiting.bound <= best.score.waiting[0][1] <= waiting.value
     assert cost.bound is None or cost.bound <= best.score.cost <= cost.value
+
+
+def test_prices_that_leave_64_bits_when_slots_multiply_them_prove_nothing():
+    """A part may state any price of a machine; this one, times the slots, is 2 ** 63."""
+    parts = [
+        FlowInstance(
+            name=m,
+            machines=(Machine(name=m, rack=m, slots=16),),
+            jobs=(FlowJob(name=m, tasks=(FlowTask(name=f"of {m}", costs={m: 1}),)),),
+        )
+        for m in "ab"
+    ]
+    solved = [(each, solve(each, preset="alsched").to_dict()) for each in parts]
+    document = json.loads(json.dumps(solved[0][1])) | {"status": "feasible", "bound": None, "gap": None}
+    leaf = document["proof"]["stages"]["cost"][0]
+    leaf["rows"] = {"machine": {"at": {"a": -(2**59)}}}
+    document["certificate"], document["metrics"] = (
+        None,
+        {"running": 1, "waiting": 0, "placed": 1, "moved": 0}
+        | {
+            "stopped": 0,
+            "cost": 1,
+        },
+    )
+    (cost,) = (stage for stage in join([(parts[0], document), solved[1]]).stages if stage.name == "cost")
+    assert cost.value == 2 and cost.bound <= 2

@@ -39,6 +39,9 @@ def test_the_verdict_is_that_over_all_columns(options: dict[str, Any], monkeypat
 
 
 FORGED: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "prices of GPUs that the checker completes": lambda proof: proof["stages"]["transfer"][0].update(
+        complete=["gpu_out"]
+    ),
     "a branch on a waiting task": lambda proof: proof["stages"]["transfer"][0].update(
         branches=[{"row": [["x", "t,n.0", 1]], "relation": ">=", "side": 1}]
     ),

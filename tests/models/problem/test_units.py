@@ -97,3 +97,12 @@ def test_numbers_of_usual_size_reach_the_solver_as_they_are() -> None:
         p.constrain(f"r{k}", sum(float(v) * x.sel(i=i) for i, v in enumerate(sizes)) >= float(rng.integers(1, 10**6)))
     p.minimize("cost", sum(float(v) * x.sel(i=i) for i, v in enumerate(10.0 ** rng.integers(-3, 5, 50))))
     assert Scaling.of(p.arrays(None), [o.cost(p.column_count) for o in p.objectives], [0.0]) is None
+
+
+def test_duals_of_an_answer_without_a_certificate_are_in_the_units_of_the_problem() -> None:
+    p = fx.Problem("units")
+    x = p.variables("x", upper=5e-8)
+    p.constrain("row", 2.0**-30 * x <= 2.0**-57)
+    p.maximize("goal", 2.0**-29 * x)
+    for certify in (True, False):
+        assert p.solve(certify=certify).duals["row"].tolist() == [2.0]

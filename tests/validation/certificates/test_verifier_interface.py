@@ -130,9 +130,8 @@ def test_untrue_documents_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"version": 2}, "version: 2 is unknown"),
-        ({"version": 1}, "version: 1 is not 3, which this flowlex reads for min-cost-flow; solve again"),
-        ({"version": "3"}, "version: must be 1 or 3"),
+        ({"version": 2}, "version: 2 is not 3, which this flowlex reads; solve again"),
+        ({"version": "3"}, "version: must be 3"),
         ({"kind": "tea-solution"}, "'tea-solution' has no verifier; those that have one: .*min-cost-flow-solution"),
         ({"kind": "min-cost-flow"}, "this is an instance of kind 'min-cost-flow', not a solution"),
         ({"status": "perfect"}, "status: must be 'optimal'"),

@@ -2,7 +2,7 @@
 
 A worse answer is labelled optimal, its figures as they are, beside the true proof or its own. Then the file is forged
 one to three times. What is accepted as proven must hold of the true optimum, which is known beforehand. The table in
-``docs/howto/certificate.md`` is printed by ``pytest -s -m rare tests/validation/proofs/test_forged_files.py``.
+``validation/README.md`` is printed by ``pytest -s -m rare tests/validation/proofs/test_forged_files.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ import pytest
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.validation.certificates import SolutionError, verify
-from flowlex.validation.certificates.verifier_interface import verifier_for
+from flowlex.validation.certificates.solution_document import read_as
+from flowlex.validation.certificates.verifier_interface import Claimed, read_document, verifier_for
+from flowlex.validation.restated import allocation, gpu_answer
+from flowlex.validation.restated.flow import solution_verifier
 from tests.validation.faults.restated import solved
 from tests.validation.faults.test_restated import CASES, NETWORKED, figures, near
 from tests.validation.proofs.forging import FORGERIES, Document, Names, forged, names_of
@@ -37,8 +40,8 @@ def files(name: str) -> Files:
     worse = [made for made in answers(instance, options) if not near(figures(made), figures(document))]
     verifier = verifier_for(instance.kind)
     assert worse and verifier is not None and verifier.restated is not None
-    plain = document["options"] if instance.kind != "allocation" else document["options"] | {"policy": "max_min"}
-    return instance, document, worse, names_of(verifier.restated(instance, plain), ("card", "node"))
+    program = verifier.restated(Claimed(read_document(document), None, None, instance))
+    return instance, document, worse, names_of(program, ("card", "node"))
 
 
 def outcome(name: str, document: Document) -> str:
@@ -90,6 +93,41 @@ def forge_problems(count: int) -> Counter[tuple[str, str]]:
             accepted = verdict is not None and verdict.certificate.ok
             found[kind, "still true" if accepted else "refused"] += 1
     return found
+
+
+LEFT_OUT = {"gpu": gpu_answer, "flow": solution_verifier, "allocation, water_filling": allocation}
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_columns_that_are_left_out_raise_no_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, right, worse, names = files(name)
+    verifier, rng, shown = verifier_for(instance.kind), random.Random(name), 0
+    assert verifier is not None and verifier.restated is not None
+    program = verifier.restated(Claimed(read_document(right), None, None, instance))
+
+    def bounds(document: Document, written_out: int) -> Any:
+        monkeypatch.setattr(LEFT_OUT[name], "_WRITTEN_OUT", written_out)
+        read = read_document(document)
+        answer = read_as(verifier.answer, read.answer, "answer")
+        try:
+            return verifier.judge(Claimed(read, answer, read.proof, instance)).bounds
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return {}
+
+    for k in range(60):
+        document = copy.deepcopy(worse[k % len(worse)])
+        document["proof"] = copy.deepcopy(rng.choice((right, document))["proof"])
+        for _ in range(rng.choice((1, 2))):
+            rng.choice((FORGERIES["multipliers"], FORGERIES["earlier objectives"], FORGERIES["defaults"]))(
+                document, rng, names
+            )
+        few, every = bounds(document, -1), bounds(document, 10**9)
+        for objective in program.objectives:
+            if (bound := few.get(objective.name)) is not None:
+                limit, shown = every[objective.name], shown + 1
+                assert objective.sign * (bound - limit) <= rational("1e-9") * (1 + abs(limit)), json.dumps(document)
+    assert shown
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flowlex.validation.certificates.exact_numbers import times, wide
+from flowlex.validation.certificates.exact_numbers import wide
+from flowlex.validation.proofs.exact_program import scaled
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,7 @@ class Locality:
         total = np.zeros(tasks, np.int64)
         np.add.at(total, blocks.task, blocks.size)
         task, place, size, named = _held(blocks, rack[blocks.holder], int(rack.max(initial=0)) + 1, blocks.named_racks)
-        by_rack = times(total[task], far) - times(size, far - near)
+        by_rack = scaled(total[task], far) - scaled(size, far - near)
         racks = Rows(task, place, by_rack, named | _enough(size, total[task], reach), int(rack.max(initial=0)) + 1)
         task, place, size, named = _held(blocks, blocks.holder, len(rack), blocks.named_machines)
         best = _enough(size, total[task], reach)
@@ -110,9 +111,9 @@ class Locality:
         ranked = ranked[np.lexsort((order[place[ranked]], -size[ranked], task[ranked]))]
         first = np.searchsorted(task[ranked], task[ranked])
         best[ranked[np.arange(len(ranked)) - first >= reach.most]] = False
-        there = racks.at(task, rack[place], times(total[task], far), true=True)
-        machines = Rows(task, place, wide(there) - times(size, near), named | best, len(rack))
-        return cls(times(total, far), racks, machines, rack)
+        there = racks.at(task, rack[place], scaled(total[task], far), true=True)
+        machines = Rows(task, place, wide(there) - scaled(size, near), named | best, len(rack))
+        return cls(scaled(total, far), racks, machines, rack)
 
     def at(self, task: NDArray[np.int64], machine: NDArray[np.int64]) -> NDArray[Any]:
         """(k,) locality costs of tasks on machines, by the places that the tasks know."""
@@ -137,7 +138,7 @@ def _held(
 def _enough(size: NDArray[np.int64], total: NDArray[np.int64], reach: Reach) -> NDArray[np.bool_]:
     """Whether pairs hold data, and a share large enough to be known."""
     share = reach.threshold
-    enough = times(size, share.denominator) >= times(total, share.numerator)
+    enough = scaled(size, share.denominator) >= scaled(total, share.numerator)
     return np.asarray((size > 0) & enough, dtype=np.bool_)
 
 

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask
-from flowlex.validation.certificates.exact_numbers import Number, times, whole, wide
+from flowlex.validation.certificates.exact_numbers import Number, wide
+from flowlex.validation.proofs.exact_program import narrow, scaled
 from flowlex.validation.restated.flow.data_locality_costs import Blocks, Locality, Reach
 from flowlex.validation.restated.flow.goal_options import Goals
 from flowlex.validation.restated.flow.own_goals import OwnGoal, OwnGoals, Wishes
@@ -98,7 +99,7 @@ class Problem:
         self.apart: Ints = np.array([number[name] for name in ruled], np.int64)[self.job]
         #: (T,) cost of preempting a running task, stated by its job, in the first rank; whether that is limited.
         self.keep: NDArray[Any] = np.where(
-            self.own >= 0, whole(self.units(j.preempt_cost) if j.preempt_cost else 0 for j in jobs)[self.job], 0
+            self.own >= 0, narrow([self.units(j.preempt_cost) if j.preempt_cost else 0 for j in jobs])[self.job], 0
         )
         self.limited: Mask = np.array([j.preemptions_per_hour is not None for j in jobs], bool)[self.job]
 
@@ -134,7 +135,7 @@ class Problem:
     @cached_property
     def waiting(self) -> dict[str, NDArray[Any]]:
         """By rank, (T,) cost of letting a task wait."""
-        found = {self.goals.ranks[0]: np.repeat(whole([self.wait_cost or 0]), len(self.tasks))}
+        found = {self.goals.ranks[0]: np.repeat(narrow([self.wait_cost or 0]), len(self.tasks))}
         for kind, cost in self.own_goals.waiting(self.tasks).items():
             if cost.any():
                 _add(found, self.goals.rank(kind), cost)
@@ -150,7 +151,7 @@ class Problem:
                 demand = rational(task.demands.get(name, 0))
                 if demand:
                     worth[-1] -= share * math.floor(omega * demand / rational(goal["limits"][name]))
-        _add(found, self.goals.rank("Priority"), times(whole(worth), weight))
+        _add(found, self.goals.rank("Priority"), scaled(narrow(worth), weight))
         return found
 
     # Placement ---------------------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ class Problem:
         for c in wishes.constraints:
             if self.placing and c.kind in ("preferred", "avoided"):
                 units = self.placing * self.units(c.utility) * (-1 if c.kind == "preferred" else 1)
-                cost = wide(cost) + times(self.having(c.resources).astype(np.int64), units)
+                cost = wide(cost) + scaled(self.having(c.resources).astype(np.int64), units)
         found = {self.goals.rank("Placement"): cost}
         for kind, price in self.own_goals.rows[wishes.own].prices.items():
             _add(found, self.goals.rank(kind), price)
@@ -244,7 +245,7 @@ class Problem:
             mine = np.arange(*np.searchsorted(task, (t, t + 1)))
             mine = mine[np.isin(machine[mine], list(said))]
             plain[mine] = False
-            add(first, mine, whole(said[m] for m in machine[mine].tolist()))
+            add(first, mine, narrow([said[m] for m in machine[mine].tolist()]))
         for wishes, tasks in self.classes:
             low, high = np.searchsorted(task, (tasks.start, tasks.stop)).tolist()
             if wishes and low < high:
@@ -270,7 +271,7 @@ class Problem:
         ages = [float(unit * (2**k - 1)) for k in range(_OLDEST + 1)]  # the nearest doubles
         worth = [(self.units(goal["base"]) + self.units(goal["rate"]) * k) * weight for k in range(_OLDEST + 1)]
         running = [task.running for task in self.tasks]
-        return whole([0 if r is None else worth[bisect_right(ages, r.elapsed_s) - 1] for r in running])
+        return narrow([0 if r is None else worth[bisect_right(ages, r.elapsed_s) - 1] for r in running])
 
     @cached_property
     def staying(self) -> Mask:
@@ -337,7 +338,7 @@ class Problem:
         number = np.arange(len(machine)) - np.repeat(np.cumsum(slots) - slots, slots)
         found: dict[str, NDArray[Any]] = {}
         if spread is not None:
-            found[self.goals.rank("LoadSpread")] = times(number, self.units(spread["step"]) * int(spread["weight"]))
+            found[self.goals.rank("LoadSpread")] = scaled(number, self.units(spread["step"]) * int(spread["weight"]))
         if chance is not None:
             seed, most = chance["seed"], int(chance["most"])
             drawn = [
@@ -345,10 +346,10 @@ class Problem:
                 for m, n in zip(self.instance.machines, slots.tolist(), strict=True)
                 for x in sorted(zlib.crc32(f"{seed}/{m.name}/{k}".encode()) % most for k in range(m.slots))[:n]
             ]
-            _add(found, self.goals.rank("RandomCosts"), times(whole(drawn), self.scale * int(chance["weight"])))
+            _add(found, self.goals.rank("RandomCosts"), scaled(narrow(drawn), self.scale * int(chance["weight"])))
         for kind, rows in self.own_goals.slots.items():
             none = [0] * int(slots.max(initial=0))
-            more = whole(cost for row, n in zip(rows, slots.tolist(), strict=True) for cost in (row or none)[:n])
+            more = narrow([cost for row, n in zip(rows, slots.tolist(), strict=True) for cost in (row or none)[:n]])
             _add(found, self.goals.rank(kind), more)
         return machine, number, found
 

@@ -35,9 +35,10 @@ from flowlex.instances.exact_rationals import rational
 from flowlex.instances.files import read_instance
 from flowlex.instances.flow import FlowInstance, Machine
 from flowlex.instances.flow_partition import uncuttable
-from flowlex.validation.certificates.exact_numbers import times, total, whole, wide
+from flowlex.validation.certificates.exact_numbers import wide
 from flowlex.validation.certificates.solution_files import read_solution
 from flowlex.validation.certificates.verifier_interface import read_document, verify
+from flowlex.validation.proofs.exact_program import dot, narrow, scaled
 from flowlex.validation.restated.flow.goal_costs import Problem
 from flowlex.validation.restated.flow.goal_options import Goals
 from flowlex.validation.restated.flow.program import FlowStatement
@@ -191,7 +192,7 @@ def _prices(
         exits[relieves & (exits == 0)] = level
     price, earlier, own = of_stage("cost")
     before = {level: int(-rational(earlier.get(f"waiting_{level}", 0)) // own) for level in classes}
-    rest = whole(p - before.get(level, 0) for p, level in zip(price, exits.tolist(), strict=True))
+    rest = narrow([p - before.get(level, 0) for p, level in zip(price, exits.tolist(), strict=True)])
     rest[problem.slots == 0] = exits[problem.slots == 0] = 0
     return exits, rest, max((-(-weight // level) for level, weight in before.items()), default=0)
 
@@ -227,12 +228,12 @@ def least_sums(part: _PricedPart) -> dict[str, int]:
         weights = {"cost": int(last)}
         task, machine = statement.together([known, statement.cheapest(weights, price, {})])
         runs = statement.weighed(price[machine], problem.costs(task, machine), weights)
-        least = whole(part.weights[stage].get(each, 0) for each in level.tolist())
+        least = narrow([part.weights[stage].get(each, 0) for each in level.tolist()])
         least = wide(least) + wide(problem.waiting["cost"]) if last else least
         if runs.dtype == object:
             least = least.astype(object)
         np.minimum.at(least, task, runs)
-        found[stage] = total(least) + _slots(problem, price, part, priced=last)
+        found[stage] = dot(least, np.ones(len(least), np.int64)) + _slots(problem, price, part, priced=last)
     return found
 
 
@@ -241,13 +242,14 @@ def _slots(problem: Problem, price: NDArray[Any], part: _PricedPart, *, priced: 
     own, slots = part.own, problem.slots
     of, _, costs = problem.slot_costs
     if not costs:
-        return -total((wide(price) * slots)[own])
-    cost = times(costs["cost"], int(priced))
+        return -dot(price[own], slots[own])
+    cost = scaled(costs["cost"], int(priced))
     last = np.zeros(len(slots), cost.dtype)  # cost of the last slot that the part's tasks could fill; others cost more
     np.maximum.at(last, of, cost)
     beyond = np.minimum(slots, part.tasks) - np.minimum(slots, len(problem.tasks))
     gains = np.minimum(wide(cost) - wide(price[of]), 0)[own[of]]
-    return total(gains) + total((np.minimum(wide(last) - wide(price), 0) * beyond)[own])
+    rest = np.minimum(wide(last) - wide(price), 0)[own]
+    return dot(gains, np.ones(len(gains), np.int64)) + dot(rest, beyond[own])
 
 
 def join(
@@ -281,7 +283,7 @@ def join(
         for i, k in enumerate(levels)
         if waiting[k]  # fewer than none cannot wait
     } | {"cost": weight}
-    prices = {name: whole(of.get(k, 0) for k in table.exits.tolist()) for name, of in stages.items()}
+    prices = {name: narrow([of.get(k, 0) for k in table.exits.tolist()]) for name, of in stages.items()}
     prices["cost"] = wide(prices["cost"]) + wide(table.rest)
     tasks = sum(len(each.hashes) for each in facts)
     sources = [source for source, _ in parts]

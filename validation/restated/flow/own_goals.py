@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowlex.instances.flow import Constraint, FlowInstance, FlowTask
-from flowlex.validation.certificates.exact_numbers import whole
+from flowlex.validation.proofs.exact_program import narrow
 
 
 class OwnGoal(Protocol):
@@ -88,14 +88,16 @@ class OwnGoals:
         key = *prices, bad, named
         if key not in self._numbers:
             self._numbers[key] = len(self.rows)
-            by_goal = {goal.name: whole(row) for goal, row in zip(self.goals, prices, strict=True)}
+            by_goal = {goal.name: narrow(row) for goal, row in zip(self.goals, prices, strict=True)}
             self.rows.append(Row(by_goal, np.array(bad, bool), named))
         return self._numbers[key]
 
     def waiting(self, tasks: Sequence[FlowTask]) -> dict[str, NDArray[Any]]:
         """By goal, (T,) cost of waiting."""
         return {
-            goal.name: whole(_whole(goal.waiting(t.name, self.scale), f"{goal.name}, {t.name} waiting") for t in tasks)
+            goal.name: narrow(
+                [_whole(goal.waiting(t.name, self.scale), f"{goal.name}, {t.name} waiting") for t in tasks]
+            )
             for goal in self.goals
         }
 

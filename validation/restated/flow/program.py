@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from flowlex.formulations.block_labels import label_text
 from flowlex.instances.exact_rationals import rational
 from flowlex.instances.flow import FlowInstance
-from flowlex.validation.certificates.exact_numbers import times, whole, wide
-from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Labels, Whole, common_unit
+from flowlex.validation.certificates.exact_numbers import wide
+from flowlex.validation.proofs.exact_program import Exact, ExactProgram, Labels, Whole, common_unit, narrow, scaled
 from flowlex.validation.proofs.program_builder import ProgramBuilder, texts_at
 from flowlex.validation.restated.flow.data_locality_costs import distinct
 from flowlex.validation.restated.flow.goal_costs import Problem
@@ -141,10 +141,10 @@ class FlowStatement:
                 rows = locality.racks.among(tasks.start, tasks.stop)
                 found.append((rows.task, best[rows.place]))
         for task, machine in self.every(np.flatnonzero(slow)):
-            cost = self.weighed(price[machine], problem.costs(task, machine), weights)
+            cost = wide(self.weighed(price[machine], problem.costs(task, machine), weights))
             for t in np.unique(task[np.isin(problem.apart[task], list(apart))]).tolist():
                 mine, more = slice(*np.searchsorted(task, (t, t + 1))), apart[int(problem.apart[t])]
-                extra = whole(more.get(m, 0) for m in machine[mine].tolist())
+                extra = wide(narrow([more.get(m, 0) for m in machine[mine].tolist()]))
                 cost = cost.astype(object) if extra.dtype == object else cost
                 cost[mine] += extra
             order = np.lexsort((cost, task))
@@ -159,7 +159,7 @@ class FlowStatement:
         total: Whole = price
         for rank, cost in costs.items():
             if weights.get(rank):
-                total = wide(total) + wide(times(cost, weights[rank]))
+                total = wide(total) + wide(scaled(cost, weights[rank]))
         return total
 
     @cached_property

@@ -182,8 +182,10 @@ def _prices(made: FlowProgram, stage: str, leaf: Leaf) -> tuple[dict[str, int], 
     """Of a leaf: weights of the stages, prices of machines, and those of rules of different machines, as integers."""
     machine, apart = leaf.rows.get("machine"), leaf.rows.get("apart")
     units = [y.unit for y in (machine, apart) if y is not None]
-    common = math.lcm(*(Fraction(each).denominator for each in (leaf.own, *leaf.earlier.values(), *units)))
-    weights = {name: int(-e * common) for name, e in leaf.earlier.items()} | {stage: int(leaf.own * common)}
+    names = [objective.name for objective in made.program.objectives]
+    earlier = {name: leaf.before + leaf.earlier.get(name, 0) for name in names[: names.index(stage)]}
+    common = math.lcm(*(Fraction(each).denominator for each in (leaf.own, *earlier.values(), *units)))
+    weights = {name: int(-e * common) for name, e in earlier.items()} | {stage: int(leaf.own * common)}
     price: Whole = np.zeros(len(made.of.machine_names), np.int64)
     if machine is not None:
         mine = scaled(machine.numbers, -int(machine.unit * common))
@@ -270,21 +272,10 @@ def _stated_problem(instance: FlowInstance, options: Mapping[str, Any], given: S
     return Problem(instance, options, options.get("scale") or _scale(instance, goals, options), given)
 
 
-def _restated_claim(claimed: Claimed) -> ExactProgram:
+def restate_flow(claimed: Claimed) -> ExactProgram:
     """The problem of a solution file with its own goals, and with its shares if these cannot be filled again."""
-    said = _beside(claimed.document).shares
-    return restate_flow(claimed.instance, claimed.document.options, claimed.goals, said)
-
-
-def restate_flow(
-    instance: FlowInstance,
-    options: Mapping[str, Any],
-    given: Sequence[OwnGoal] = (),
-    shares: Mapping[str, Sequence[int]] | None = None,
-) -> ExactProgram:
-    """The problem of an instance and options, to be changed; ``given``: goals of other packages."""
-    problem = _stated_problem(instance, options, given)
-    statement = FlowStatement(problem, stated_shares(problem, shares))
+    problem = _stated_problem(claimed.instance, claimed.document.options, claimed.goals)
+    statement = FlowStatement(problem, stated_shares(problem, _beside(claimed.document).shares))
     if statement.pair_count > _MOST:
         raise ValueError(f"a changed model has at most {_MOST} pairs of task and machine")
     program = FlowProgram(statement, statement.all_pairs(), whole=True).program
@@ -332,7 +323,6 @@ VERIFIER = Verifier(
     solvable=True,
     options=FlowOptions,
     restated=restate_flow,
-    restated_claim=_restated_claim,
     needed=frozenset({"task"}),
     figures=_changed_figures,
     measure=_measure,

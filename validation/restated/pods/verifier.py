@@ -388,8 +388,6 @@ def _judge(claimed: Claimed) -> Finding:
     if document.status not in ("optimal", "feasible"):
         return Finding("feasible", (Check("an answer", False, detail=f"status {document.status}: nothing to judge"),))
     objective, bound = (float(rational(0 if v is None else v)) for v in (document.objective, document.bound))
-    if document.duals:
-        return Finding("feasible", (Check("duals", False, len(document.duals), "pod placement has none"),))
     finding = _judge_placement(claimed, objective, bound)
     short = [key for key, each in claimed.answer.admitted.items() if each.admitted != each.most]
     if document.status == "optimal" and short:
@@ -479,8 +477,7 @@ VERIFIER = Verifier(
     None,
     _judge,
     options=PodOptions,
-    restated=restate_pods,
-    restated_claim=_with_tangents,
+    restated=_with_tangents,
     main="balance",
     needed=NEEDED,
     figures=_changed_figures,
