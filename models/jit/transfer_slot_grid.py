@@ -122,11 +122,15 @@ class Grid:
         key = self.sender * len(self.out_units) + self.receiver
         return np.asarray(np.unique(key, return_inverse=True)[1])
 
+    @cached_property
+    def _first_of_pair(self) -> Integers:
+        return np.unique(self.pair, return_index=True)[1]
+
     def loads(self, load: Load) -> Loads:
         """What the option ``load`` counts. Ports are numbered: egress of all machines, then ingress."""
         machines, count = self.instance.machines, len(self.out_units)
         if load == "pair":
-            first = np.unique(self.pair, return_index=True)[1]
+            first = self._first_of_pair
             ends = {"sender": self.sender[first], "receiver": self.receiver[first]}
 
             def link(k: int) -> str:

@@ -60,12 +60,12 @@ class LeastLate:
         cells, found = self.cells, 0
         if cells is None or cells.full is None:
             return found
-        grid, count = cells.grid, len(cells.length)
+        grid, count, counted = cells.grid, len(cells.length), cells.grid.loads(load)
+        row = cells.columns.row[self.open]
         for side, limit in enumerate((grid.out_units, grid.in_units)):
-            key = cells.entry_keys[side][self.open]
-            for group in grid.loads(load).groups:
-                number = group[cells.which][cells.columns.row][self.open]
-                used, loads = np.unique(np.unique(np.stack([key, number]), axis=1)[0], return_counts=True)
+            key = cells.entry_keys[side][self.open] * counted.count
+            for group in counted.groups:
+                used, loads = np.unique(np.unique(key + group[cells.which][row]) // counted.count, return_counts=True)
                 shared = np.isin(used, cells.full[side])
                 found = max(found, int((-(-limit[used // count] // loads))[shared].max(initial=0)))
         return found
