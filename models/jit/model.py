@@ -14,6 +14,7 @@ so integrality is tested, not assumed; the weights would overflow, so stages are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from flowlex.formulations.engines import solve_options
 from flowlex.formulations.lexicographic.lexicographic_problem import WHOLE, Integrality
 from flowlex.formulations.linear_program import LinearProgram
 from flowlex.formulations.program_arrays import Floats
@@ -34,17 +36,20 @@ from flowlex.models.jit.latest_arrival import Rule
 from flowlex.models.jit.methods.incumbent import incumbent
 from flowlex.models.jit.methods.load_levels import find_plan
 from flowlex.models.jit.methods.plan_search import Plan, SearchState
+from flowlex.models.jit.methods.presolve import ELASTIC
 from flowlex.models.jit.slot_programs import Horizon
 from flowlex.models.jit.solution import JitSolution, stages_of
 from flowlex.models.jit.statement import NEEDED, ROWS, rate_cells, state, window_ends
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, ShareOf, Windows, make_grid
-from flowlex.models.model_base import Model, ModelError, Run
+from flowlex.models.model_base import UNPROVEN, Model, ModelError, Run
 
 if TYPE_CHECKING:
     from flowlex.models.problem import Problem
     from flowlex.models.problem_solution import ProblemSolution
 
 ProgramName: TypeAlias = Literal["P1", "P2", "P3", "P4"]
+#: Statements of at most so many rates are solved to prove what a plan leaves open.
+_PROVEN_RATES = 2_000
 
 
 @dataclass(frozen=True)
@@ -195,13 +200,13 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
         return replace(solution, message=f"{solution.message} {self._longer(solution)}".strip())
 
     def _longer(self, solution: JitSolution) -> str:
-        """Names the option that lengthens elastic windows, if these may be what makes the rules infeasible."""
+        """Names the option that allows later arrivals, if the windows may be what makes the rules infeasible."""
+        if solution.status is not Status.INFEASIBLE:
+            return ""
+        if self.chosen_windows == "strict":
+            return ELASTIC if self.program == "P2" else ""
         ends = window_ends(self.grid, elastic=True)
-        if (
-            solution.status is not Status.INFEASIBLE
-            or self.chosen_windows == "strict"
-            or (ends == self.grid.firm).all()
-        ):
+        if (ends == self.grid.firm).all():
             return ""
         return (
             f"This holds for transfers in slots 0 to {int(ends.max()) - 1}; if they may wait longer, raise the option "
@@ -261,6 +266,39 @@ class JitBandwidth(Model[JitInstance, JitSolution, JitRun]):
     def _prepare(self) -> None:
         """Build the grid only; programs are built when they are solved."""
         _ = self.grid
+
+    def solve(
+        self,
+        engine: EngineName = "auto",
+        *,
+        certify: bool = True,
+        report: Callable[[JitSolution], None] | None = None,
+        start: JitSolution | None = None,
+        **options: Any,
+    ) -> JitSolution:
+        """Solve like `Model.solve`; what the search for a plan cannot prove of few rates is solved as it is stated.
+
+        So it is where a level needs an integer program, and where no cut of few transfers shows that there is no plan.
+
+        Parameters
+        ----------
+        engine, certify, report, start, options
+            As for `Model.solve`.
+        """
+        found = super().solve(engine, certify=certify, report=report, start=start, **options)
+        judged, limit = found.certificate, options.get("time_limit_s")
+        settled = Status.OPTIMAL, Status.INFEASIBLE
+        proven = judged is not None and judged.verdict == "proven" and found.status in settled
+        stopped = found.status is Status.FEASIBLE and UNPROVEN not in found.message
+        left = math.inf if limit is None else float(limit) - found.seconds.total
+        if proven or stopped or self.as_stated or not certify or left <= 0:
+            return found
+        if rate_cells(self.grid, elastic=self.chosen_windows == "elastic").columns.count > _PROVEN_RATES:
+            return found
+        chosen = solve_options(options | {"time_limit_s": limit and left})
+        begin = found if found.status.has_answer else None
+        answer = self._solve(engine, chosen, certify, report, begin, stated=True)
+        return answer if answer.status in settled else found
 
     def _run(self, engine: EngineName, options: SolveOptions) -> JitRun:
         """Find a plan; P1 is solved as P2."""

@@ -35,7 +35,7 @@ from flowlex.models.jit.interval_schedules import Blocks, overfull
 from flowlex.models.jit.methods.incumbent import incumbent
 from flowlex.models.jit.methods.least_lateness import least_late
 from flowlex.models.jit.methods.plan_search import Plan, Ports, SearchState
-from flowlex.models.jit.methods.presolve import components, find_bands, port_overload
+from flowlex.models.jit.methods.presolve import ELASTIC, components, find_bands, port_overload
 from flowlex.models.jit.methods.rate_rounding import settle
 from flowlex.models.jit.multipliers import LevelProof, SchedulePart, band_proofs, stage_proofs
 from flowlex.models.jit.slot_programs import Cells, base_program, latest_end, lexicographic_program
@@ -253,7 +253,7 @@ def _explain(state: SearchState, members: Integers) -> str:
     cells = Cells(state.grid, members, state.grid.stop[members], state.horizon)
     outcome = solve(base_program(cells, name="windows and ports"), "highs", state.options)
     reason = outcome.infeasibility.message if outcome.infeasibility is not None else "No schedule exists."
-    return f"{reason} Pass windows='elastic' to accept the least total lateness."
+    return f"{reason} {ELASTIC}"
 
 
 def _infeasible(message: str) -> Plan:

@@ -28,6 +28,9 @@ from flowlex.formulations.program_arrays import Integers
 from flowlex.models.jit.interval_schedules import Blocks
 from flowlex.models.jit.transfer_slot_grid import Grid, Load, run_label
 
+#: What a message about strict windows ends with.
+ELASTIC = "Pass windows='elastic' to accept the least total lateness."
+
 
 @dataclass(frozen=True, eq=False)
 class Bands:
@@ -154,6 +157,6 @@ def port_overload(grid: Grid) -> tuple[str, Overload | None, tuple[NDArray[np.bo
             first = first or (
                 f"{name} of machine {grid.instance.machines[machine].name!r}: {grid.names(inside)} must send "
                 f"{amount} units between {a * slot_s:g} s and {b * slot_s:g} s, where {(b - a) * limit[machine]} "
-                "fit. Pass windows='elastic' to accept the least total lateness."
+                f"fit. {ELASTIC}"
             )
     return first, overload, found
