@@ -27,6 +27,8 @@ def without_idle_changes(state: LiveState, changes: Changes) -> Changes:
 
     ``changes``: machines (now, next) of each task that the optimum changes.
     """
+    if all(now is None for now, _ in changes.values()):  # more tasks run
+        return {name: pair for name, pair in changes.items() if pair[1] is not None}
     better = {name: now for name, (now, _) in changes.items()}
     other = [name for name, (now, found) in changes.items() if found != now]
     if not other:
@@ -131,8 +133,8 @@ class _Weighing:
         if machine not in cluster.machines:
             return None
         fits = (
-            cost
-            for target, (_, cost) in node.arcs.items()
+            self._state.network.costs[arc]
+            for target, arc in node.arcs.items()
             if target == machine or (isinstance(target, Spot) and cluster.meets(machine, target))
         )
         return min(fits, default=None)

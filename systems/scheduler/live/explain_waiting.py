@@ -192,7 +192,7 @@ def _first_place(state: LiveState, trail: _Trail) -> str | None:
             found = state.tasks[owner].machine
             break
         if isinstance(owner, str):
-            found = next((target for target, (its, _) in state.network.tasks[owner].arcs.items() if its == arc), None)
+            found = next((target for target, its in state.network.tasks[owner].arcs.items() if its == arc), None)
         elif owner is not None and adds:
             found = owner[1]
         if isinstance(found, str):

@@ -154,9 +154,8 @@ class ArcCosts:
             target = single_file(task.machine, task.apart) if task.apart else task.machine
             its = network.tasks[task.task.name]
             if (arc := its.arcs.get(target)) is not None:
-                place = network.machines[target] if isinstance(target, str) else network.groups[target]
-                its.arcs[target] = arc[0], arc[1] - more
-                changes += (arc[0], its.node, place.node, 1, arc[1] - more)
+                network.costs[arc] -= more
+                changes += (arc, its.node, network.place(target).node, 1, network.costs[arc])
         network.session.change_arcs(changes)
 
     def price(

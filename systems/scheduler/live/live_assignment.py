@@ -7,7 +7,7 @@ that already ran on this machine.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flowlex.formulations.program_arrays import Integers
@@ -20,13 +20,13 @@ Target = str | Spot
 
 @dataclass(slots=True)
 class TaskNode:
-    """A task: its vertex, the arc by which it waits, and slot and cost of its arcs by target."""
+    """A task: its vertex, the arc by which it waits, and its other arcs by target."""
 
     node: int
     job: str
     wait_arc: int
     wait_cost: int
-    arcs: dict[Target, tuple[int, int]]
+    arcs: dict[Target, int]
     target: Target | None = None  # where its unit goes, None when it waits
     machine: str | None = None
     held: bool = False  # its waiting arc leads to the gate of its job
@@ -65,19 +65,36 @@ Owner = str | tuple[Roster, str]
 
 
 class Arcs:
-    """The arcs of a session, with the owner of each."""
+    """The arcs of a session, with the owner of each, and the costs of those of tasks."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.owners: list[Owner | None] = []
+        self.costs: list[int] = []
 
     def add(self, tail: int, head: int, capacity: int, cost: int, owner: Owner | None = None) -> int:
         """Add an arc and return its slot."""
         slot = self.session.add_arc(tail, head, capacity, cost)
-        while len(self.owners) <= slot:
-            self.owners.append(None)
-        self.owners[slot] = owner
+        self._note((slot,), (cost,), owner)
         return slot
+
+    def add_units(self, tail: int, heads: Sequence[int], costs: Sequence[int], owner: Owner) -> list[int]:
+        """Add arcs of capacity 1 out of one vertex and return their slots."""
+        slots = self.session.add_arcs(tail, heads, costs)
+        self._note(slots, costs, owner)
+        return slots
+
+    def _note(self, slots: Sequence[int], costs: Sequence[int], owner: Owner | None) -> None:
+        if slots and (more := slots[-1] + 1 - len(self.owners)) > 0:  # new slots come last
+            self.owners += [None] * more
+            self.costs += [0] * more
+        for slot, cost in zip(slots, costs, strict=True):
+            self.owners[slot], self.costs[slot] = owner, cost
+
+    def change(self, slot: int, tail: int, head: int, cost: int) -> None:
+        """Give an arc of capacity 1 another cost or head."""
+        self.session.change_arc(slot, tail, head, 1, cost)
+        self.costs[slot] = cost
 
     def drop(self, slot: int) -> None:
         """Remove an arc."""
@@ -148,7 +165,7 @@ class Assignment:
             if task is None:
                 continue
             target = None
-            for place, (slot, _) in task.arcs.items():
+            for place, slot in task.arcs.items():
                 if units[slot]:
                     target = place
                     break

@@ -63,6 +63,7 @@ class LiveNetwork:
         self.machines: dict[str, MachineNode] = self._wiring.machines
         self.groups: dict[Spot, Group] = self._wiring.groups
         self.owners: list[Owner | None] = self._arcs.owners  # by arc
+        self.costs: list[int] = self._arcs.costs  # by arc of a task
         self.single_file = SingleFile(self._wiring)
         self.trees: dict[Spot, BlockTree] = {}
         self._unused: dict[Spot, None] = {}  # groups that may have no task left
@@ -109,6 +110,10 @@ class LiveNetwork:
         for slot, _, _ in machine.arcs:
             self._arcs.drop(slot)
         self.session.remove_node(machine.node)
+
+    def place(self, target: Target) -> MachineNode | Group:
+        """Return a machine, or a group that has tasks."""
+        return self.machines[target] if isinstance(target, str) else self.groups[target]
 
     def _group(self, spot: Spot) -> Group:
         """Return the group of a spot; create it if there is none."""
@@ -185,21 +190,29 @@ class LiveNetwork:
     def _set_wait(self, task: TaskNode, cost: int) -> None:
         job = self.jobs[task.job]
         head = job.gate[0] if task.held and job.gate is not None else job.node
-        self.session.change_arc(task.wait_arc, task.node, head, 1, cost)
+        self._arcs.change(task.wait_arc, task.node, head, cost)
         task.wait_cost = cost
 
     # Tasks -----------------------------------------------------------------------------------------------------
     def add_task(self, name: str, job: str, offers: dict[Target, int], wait_cost: int) -> None:
         """Add a waiting task; its job must exist."""
         node = self.session.add_node()
-        wait = self._arcs.add(node, self.jobs[job].node, 1, wait_cost, name)
-        self.tasks[name] = TaskNode(node, job, wait, wait_cost, {})
+        heads = [self.jobs[job].node, *map(self._head, offers)]
+        wait, *arcs = self._arcs.add_units(node, heads, [wait_cost, *offers.values()], name)
+        self.tasks[name] = TaskNode(node, job, wait, wait_cost, dict(zip(offers, arcs, strict=True)))
         if node >= len(self.wait_arcs):
             self.wait_arcs = np.concatenate((self.wait_arcs, np.full(node, -1)))
         self.wait_arcs[node] = wait
-        self.reprice(name, offers, wait_cost)
         self.session.add_supply(node, 1)
         self._assignment.touch(name)
+
+    def _head(self, target: Target) -> int:
+        """Return the vertex of a target that a task begins to use."""
+        if isinstance(target, str):
+            return self.machines[target].node
+        group = self._group(target)
+        group.users += 1
+        return group.node
 
     def reprice(self, name: str, offers: dict[Target, int], wait_cost: int) -> None:
         """Replace the arcs and costs of a task."""
@@ -211,7 +224,7 @@ class LiveNetwork:
         task = self.tasks[name]
         for target in targets:
             if (arc := task.arcs.pop(target, None)) is not None:
-                self._drop_offer(target, arc[0])
+                self._drop_offer(target, arc)
                 if target == task.target:
                     self._assignment.touch(name)
 
@@ -219,17 +232,11 @@ class LiveNetwork:
         """Add arcs to a task, or change the costs of those it has."""
         task, arcs = self.tasks[name], self.tasks[name].arcs
         for target, cost in offers.items():
-            present = arcs.get(target)
-            if present is not None and present[1] == cost:
-                continue
-            place = self.machines[target] if isinstance(target, str) else self._group(target)
-            if present is None:
-                if isinstance(place, Group):
-                    place.users += 1
-                arcs[target] = (self._arcs.add(task.node, place.node, 1, cost, name), cost)
-            else:
-                self.session.change_arc(present[0], task.node, place.node, 1, cost)
-                arcs[target] = (present[0], cost)
+            arc = arcs.get(target)
+            if arc is None:
+                arcs[target] = self._arcs.add(task.node, self._head(target), 1, cost, name)
+            elif self.costs[arc] != cost:
+                self._arcs.change(arc, task.node, self.place(target).node, cost)
         if wait_cost != task.wait_cost:
             self._set_wait(task, wait_cost)
 
@@ -237,7 +244,7 @@ class LiveNetwork:
         """Remove a running or waiting task."""
         task = self.tasks.pop(name)
         self._assignment.remove(name, task)
-        for target, (slot, _) in task.arcs.items():
+        for target, slot in task.arcs.items():
             self._drop_offer(target, slot)
         self._arcs.drop(task.wait_arc)
         self.wait_arcs[task.node] = -1

@@ -60,8 +60,8 @@ class Optimum:
         network, task = self.state.network, self.state.network.tasks[name]
         if len(task.arcs) != 1:
             return self.session.cheapest_paths(task.node, task.wait_arc), task.node, ()
-        ((target, (arc, cost)),) = task.arcs.items()
-        node = network.machines[target].node if isinstance(target, str) else network.groups[target].node
+        ((target, arc),) = task.arcs.items()
+        node, cost = network.place(target).node, network.costs[arc]
         if node not in self._shared:
             self._shared[node] = self.session.cheapest_paths(node)
         return self._shared[node]._replace(cost=self._shared[node].cost + cost), node, (arc,)
@@ -79,7 +79,7 @@ class Optimum:
         """Held tasks, which may not move, with their arcs to their present machines."""
         state, tasks = self.state, self.state.network.tasks
         names = (name for job in state.preemptions.jobs for name in state.jobs[job].tasks if state.tasks[name].held)
-        return {name: next(iter(tasks[name].arcs.values()))[0] for name in names}
+        return {name: next(iter(tasks[name].arcs.values())) for name in names}
 
     def without_limits(self) -> Session:
         """Return a solved copy of the session in which held tasks may stop and move freely."""

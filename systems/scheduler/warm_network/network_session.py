@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
@@ -156,6 +156,20 @@ class NetworkSession:
         self._changes.fromlist([slot, tail, head, capacity, cost])
         return slot
 
+    def add_arcs(self, tail: int, heads: Sequence[int], costs: Sequence[int]) -> list[int]:
+        """Add arcs of capacity 1 out of one node; return their slots, new ones last."""
+        slots = [self._free_arcs.pop() for _ in range(min(len(self._free_arcs), len(heads)))]
+        fresh = len(heads) - len(slots)
+        while self._arcs + fresh > len(self._t.flow):
+            self._grow(len(self._t.pi), 2 * len(self._t.flow))
+        slots += range(self._arcs, self._arcs + fresh)
+        self._arcs += fresh
+        changes: list[int] = []
+        for slot, head, cost in zip(slots, heads, costs, strict=True):
+            changes += (slot, tail, head, 1, cost)
+        self._changes.fromlist(changes)
+        return slots
+
     def change_arc(self, slot: int, tail: int, head: int, capacity: int, cost: int) -> None:
         """Give an arc other ends, capacity or cost."""
         self._changes.fromlist([slot, tail, head, capacity, cost])
@@ -191,11 +205,9 @@ class NetworkSession:
     def apply(self) -> None:
         """Apply the recorded changes to the arrays; `solve` does this too."""
         if self._changes:
-            columns = np.array(self._changes, np.int64).reshape(-1, 5).T.copy()
             fresh = np.fromiter(self._fresh, np.int64, len(self._fresh))
-            if not kernels.change_arcs(self._t, *columns, fresh):
-                raise EngineError("a cycle of negative cost has no capacity; bound one of its arcs")
-            del self._changes[:]
+            self._change(np.frombuffer(self._changes, np.int64).reshape(-1, 5), fresh)
+            self._changes = array("q")
         self._fresh.clear()
         if self._supplies:
             nodes, amounts = np.array(self._supplies, np.int64).reshape(-1, 2).T.copy()
@@ -272,7 +284,10 @@ class NetworkSession:
     def _begin_anew(self) -> None:
         """Take back all flow, and price all nodes anew."""
         kernels.reset(self._t, self._supply, self._arcs)
-        if not kernels.change_arcs(self._t, np.arange(self._arcs), *self.arcs(), np.arange(1, self._nodes)):
+        self._change(np.column_stack((np.arange(self._arcs), *self.arcs())), np.arange(1, self._nodes))
+
+    def _change(self, changes: Integers, fresh: Integers) -> None:
+        if not kernels.change_arcs(self._t, changes, fresh):
             raise EngineError("a cycle of negative cost has no capacity; bound one of its arcs")
 
     # Reading ---------------------------------------------------------------------------------------------------

@@ -167,19 +167,19 @@ def reset(t, supply, arcs):
 
 
 @kernel
-def _write_arcs(t, arcs, tail, head, capacity, cost):
+def _write_arcs(t, changes):
     """Set ends, capacities and costs of arcs; remove flow that no longer fits."""
-    for i in range(len(arcs)):
-        arc = arcs[i]
-        moved = t.tail[arc] != tail[i] or t.head[arc] != head[i]
-        keep = 0 if moved else min(t.flow[arc], capacity[i])
+    for i in range(len(changes)):
+        arc, tail, head = changes[i, 0], changes[i, 1], changes[i, 2]
+        moved = t.tail[arc] != tail or t.head[arc] != head
+        keep = 0 if moved else min(t.flow[arc], changes[i, 3])
         if keep != t.flow[arc]:
             _set_flow(t, arc, keep)
         if moved:
             _unlist(t, arc)
-            t.tail[arc], t.head[arc] = tail[i], head[i]
+            t.tail[arc], t.head[arc] = tail, head
             _list(t, arc)
-        t.capacity[arc], t.cost[arc] = capacity[i], cost[i]
+        t.capacity[arc], t.cost[arc] = changes[i, 3], changes[i, 4]
 
 
 @kernel
@@ -265,15 +265,15 @@ def _settle_around(t, v):
 
 
 @kernel
-def change_arcs(t, arcs, tail, head, capacity, cost, fresh):
+def change_arcs(t, changes, fresh):
     """Change arcs (see `_write_arcs`), price new nodes, and make the changed arcs optimal.
 
-    Returns False on a cycle of negative cost without capacity.
+    ``changes``: (C, 5) slot, tail, head, capacity and cost. Returns False on a cycle of negative cost without capacity.
     """
-    _write_arcs(t, arcs, tail, head, capacity, cost)
+    _write_arcs(t, changes)
     price_fresh(t, fresh)
-    for i in range(len(arcs)):
-        v = _settle(t, arcs[i])
+    for i in range(len(changes)):
+        v = _settle(t, changes[i, 0])
         if v >= 0 and not _settle_around(t, v):
             return False
     return True

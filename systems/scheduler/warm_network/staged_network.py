@@ -78,6 +78,10 @@ class PhasedSession:
         self._noted[slot] = parts
         return slot
 
+    def add_arcs(self, tail: int, heads: Sequence[int], costs: Sequence[int]) -> list[int]:
+        """As of `NetworkSession`."""
+        return [self.add_arc(tail, head, 1, cost) for head, cost in zip(heads, costs, strict=True)]
+
     def change_arc(self, slot: int, tail: int, head: int, capacity: int, cost: int) -> None:
         """Give an arc other ends, capacity or cost."""
         parts = self._noted[slot] = self.parts(cost)

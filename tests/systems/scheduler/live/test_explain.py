@@ -27,7 +27,7 @@ def optimum_with_dearer_waiting(scheduler, task, extra):
     """Least cost, and whether the task runs, when its waiting costs ``extra`` more."""
     state = deepcopy(scheduler.state)
     its = state.network.tasks[task]
-    offers = {target: cost for target, (_, cost) in its.arcs.items()}
+    offers = {target: state.network.costs[arc] for target, arc in its.arcs.items()}
     state.network.reprice(task, offers, its.wait_cost + extra)
     state.session.solve()
     return state.session.objective, not state.session.flow[its.wait_arc]

@@ -26,7 +26,8 @@ def wrong_arcs(scheduler):
     rules = copy.copy(state.rules)
     rules._locality = None
     wanted = {n: rules.staying(t, rules.moving(t, state.cluster), state.cluster) for n, t in state.tasks.items()}
-    present = {n: {to: cost for to, (_, cost) in t.arcs.items()} for n, t in state.network.tasks.items()}
+    costs = state.network.costs
+    present = {n: {to: costs[arc] for to, arc in t.arcs.items()} for n, t in state.network.tasks.items()}
     return {name for name in wanted if wanted[name] != present[name]}
 
 
