@@ -129,15 +129,10 @@ class ArcCosts:
     def lose(self, task: LiveTask, machine: str, rack: str) -> None:
         """Remove the arcs that a task had because of a machine that was removed, where that is all (`only_leaves`)."""
         assert task.moving is not None
-        left: dict[str | Spot, int] = {}
-        gone: dict[str | Spot, None] = {machine: None}
-        for target, cost in task.moving.items():
-            if target == machine or (not isinstance(target, str) and rack in target.has):
-                gone[target] = None
-            else:
-                left[target] = cost
-        task.moving = left
-        self.network.drop_offers(task.task.name, gone)
+        gone = [to for to in task.moving if (to == machine if isinstance(to, str) else rack in to.has)]
+        for target in gone:
+            del task.moving[target]
+        self.network.drop_offers(task.task.name, (machine, *gone))
 
     def grow_older(self, elapsed_s: float, tasks: Iterable[LiveTask]) -> None:
         """Update the credit for staying of running tasks to a new age; their other costs do not change.
