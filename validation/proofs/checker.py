@@ -57,6 +57,8 @@ _CLOSE = Fraction(1, 10**7)
 _REACH = 10**4
 #: The largest share of a later objective that may be left open so.
 _LOOSE = Fraction(1, 10**4)
+#: How many times further than an optimum may be missed values within a tolerance may lie beyond the first one.
+_BEYOND = 10
 #: How much of an objective a row may be worth: values that miss a row by v are better than answers by this times v.
 _AMPLIFIED = 10**5
 #: Rows whose coefficients are all smaller are measured by the largest of them.
@@ -975,6 +977,8 @@ def judge(
                 bound = None if found is None else found + objective.sign * objective.constant * objective.unit
                 reason = "" if leaves else "no proof is given"
                 reason = reason or ("" if bound is not None else "a multiplier needs a bound that is missing")
+                if k == 0 and not reason and checker.program is not program:
+                    reason = _beyond(program, proof, best + _BEYOND * close, budget)
             except ProofError as error:
                 reason, late = str(error), late or isinstance(error, OutOfTime)
             except (ArithmeticError, MemoryError) as error:
@@ -1050,6 +1054,19 @@ def loosened(program: ExactProgram, x: Exact) -> tuple[ExactProgram, bool]:
         both.append(bounds if inside.all() else replace(bounds, at=Exact(np.where(inside, side, mine), unit)))
     moved = replace(program, rows=rows, lower=both[0], upper=both[1])
     return moved, all(not check.worst for check in Checker(moved).violations(x))
+
+
+def _beyond(program: ExactProgram, proof: Proof, limit: Fraction, budget: Budget | None) -> str:
+    """Why values within a tolerance are too good: the first objective of the problem itself is above a limit.
+
+    A tolerance on a column or row of tiny numbers may be worth any amount of an objective with large ones.
+    """
+    checker, first = Checker(program, budget or Budget()), program.objectives[0]
+    derive(checker, proof.derived, [])
+    found = checker.bound(proof.stages[first.name], first, {}, 0)
+    if found is None or (short := found + first.sign * first.constant * first.unit - limit) <= 0:
+        return ""
+    return f"the values lie {to_float(short):.3g} too far beyond the proven bound, within the tolerance of rows"
 
 
 def _attained(

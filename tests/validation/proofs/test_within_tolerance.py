@@ -73,3 +73,18 @@ def test_a_row_that_is_missed_on_purpose_does_not_decide_later_objectives() -> N
     for missed in (Fraction(1, 10**9), Fraction(1, 10**12)):
         verdict = judge(program, Exact.of([10 - missed, 1]), forged)
         assert verdict.claim == "bounded" and not verdict.stages[1].proven
+
+
+def test_a_tolerance_on_tiny_numbers_is_no_licence_for_a_large_objective() -> None:
+    """The value of x misses its bound by 1e-7, which is worth 1e-3 of an objective of 6.1."""
+    p = fx.Problem("units")
+    x = p.variables("x", upper=2.0**-14)
+    p.maximize("goal", 1e4 * 10 * x)
+    program, leaves = exact_program(p), {"goal": (Leaf(),)}
+    at = Fraction(1, 2**14)
+    assert judge(program, Exact.of([at]), Proof(leaves)).claim == "optimal"
+    assert judge(program, Exact.of([at + Fraction(1, 10**12)]), Proof(leaves)).claim == "optimal"
+    verdict = judge(program, Exact.of([at + Fraction(9, 10**8)]), Proof(leaves))
+    assert (
+        verdict.certificate.ok and verdict.claim != "optimal" and "beyond the proven bound" in verdict.stages[0].reason
+    )
