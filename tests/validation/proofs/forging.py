@@ -101,7 +101,7 @@ def _default(document: Document, rng: random.Random, names: Names) -> bool:
 
 def _label(how: str) -> Forgery:
     def forge(document: Document, rng: random.Random, names: Names) -> bool:
-        tables = [each["at"] for each in _tables(document["proof"]) if each.get("at")]
+        tables = [each["at"] for each in _tables(document["proof"]) if each.get("at") and isinstance(each["at"], dict)]
         if not tables:
             return False
         at = rng.choice(tables)
