@@ -6,6 +6,7 @@ Reading is total: any bytes give a matrix, nothing, or an `InstanceError` that n
 from __future__ import annotations
 
 import io
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,7 +88,10 @@ def _matrix_market(data: bytes) -> Any:
     from scipy.io import mmread
 
     try:
-        return mmread(io.BytesIO(data))
+        with warnings.catch_warnings():
+            # Matrix or array: either is read. SciPy 1.18 warns of another default for what older ones cannot be told.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return mmread(io.BytesIO(data))
     except _UNREADABLE as error:
         raise InstanceError(f"not a Matrix Market file ({_first_line(error) or 'it ends too early'})") from error
 
