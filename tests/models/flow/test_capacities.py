@@ -99,18 +99,6 @@ def test_amounts_of_any_digits_never_overfill_a_machine(amounts: tuple[float, ..
     assert solution.bounds["waiting_1001"] <= len(solution.waiting) if solution.bounds else running == len(tasks)
 
 
-def test_preemptions_are_limited_beside_capacities() -> None:
-    """A task that may not stop keeps its place before a more important one."""
-    box = Machine(name="m", slots=2, capacity={"cpu": 4})
-    running = FlowTask(name="old", demands={"cpu": 3}, running=RunningOn(machine="m"))
-    jobs = (
-        FlowJob(name="low", tasks=(running,), priority=2, preemptions_per_hour=0),
-        FlowJob(name="high", tasks=(FlowTask(name="new", demands={"cpu": 2}),)),
-    )
-    solution = FlowScheduling(FlowInstance(machines=(box,), jobs=jobs), goals=BORG).solve("highs")
-    assert solution.machine_of == {"old": "m"} and solution.certificate.claim == "optimal"
-
-
 @pytest.mark.parametrize("cpus", [4, 3])
 def test_the_objective_is_one_weighted_sum_whichever_method_found_it(cpus: int) -> None:
     tasks = tuple(FlowTask(name=f"t{k}", demands={"cpu": 1}) for k in range(4))

@@ -153,44 +153,6 @@ def test_goals_in_strict_order():
     assert set(spread.machine_of.values()) == {"M0", "M1"}
 
 
-def test_continuity_keeps_a_task_unless_the_gain_is_larger():
-    def place(elapsed, utility):
-        likes = (Constraint(kind="preferred", resources=("gpu",), utility=utility),)
-        task = Task(name="t", constraints=likes, running=RunningOn(machine="M0", elapsed_s=elapsed))
-        machines = (Machine(name="M0"), Machine(name="G", labels=("gpu",)))
-        goals = (Placement(), Continuity(base=1, rate=2, unit_s=60))
-        instance = FlowInstance(machines=machines, jobs=(job("j", task),))
-        return FlowScheduling(instance, goals=goals).solve("network")
-
-    assert place(0, 2).moved == ("t",)
-    assert place(60, 2).machine_of == {"t": "M0"}
-    assert place(60, 4).moved == ("t",)
-
-
-def test_load_spread_fills_evenly():
-    instance = FlowInstance(machines=cluster(3, slots=4), jobs=(job("j", *(f"t{k}" for k in range(6))),))
-    solution = FlowScheduling(instance, goals=(LoadSpread(),)).solve("network")
-    assert Counter(solution.machine_of.values()) == {"M0": 2, "M1": 2, "M2": 2}
-    assert solution.score.cost == 3
-
-
-def test_utilities_add_up_and_avoided_resources_are_left():
-    machines = (
-        Machine(name="a", labels=("gpu",)),
-        Machine(name="b", labels=("ssd",)),
-        Machine(name="c", labels=("gpu", "ssd")),
-        Machine(name="d"),
-    )
-    likes = [Constraint(kind="preferred", resources=(r,), utility=3) for r in ("gpu", "ssd")]
-    best = Task(name="t", constraints=tuple(likes))
-    picky = Task(name="u", constraints=(Constraint(kind="avoided", resources=("gpu", "ssd"), utility=2),))
-    solution = FlowScheduling(
-        FlowInstance(machines=machines, jobs=(job("j", best, picky),)), goals=(Placement(),)
-    ).solve("network")
-    assert solution.machine_of == {"t": "c", "u": "d"}
-    assert solution.score.cost == -6
-
-
 def test_a_required_resource_that_is_nowhere_lets_the_task_wait_with_the_reason():
     wants = (Constraint(kind="required", resources=("tpu",)),)
     instance = FlowInstance(machines=cluster(1), jobs=(job("j", Task(name="t", constraints=wants)),))

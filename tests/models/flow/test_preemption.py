@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flowlex import FlowScheduling
-from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn
-from flowlex.instances.group_rules import Gang
-from flowlex.models.flow.goals import FairShares, LoadSpread, Placement, Priority
+from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine, RunningOn
+from flowlex.models.flow.goals import LoadSpread, Priority
 from flowlex.validation.certificates.verifier_interface import verify
 from tests.models.flow.changes_oracle import best, stated
 from tests.models.flow.ties import GOALS, tied_cluster
@@ -54,17 +51,6 @@ def test_a_job_that_is_never_preempted_keeps_its_slot_from_a_more_important_one(
     assert solved(cluster(again, URGENT), goals).machine_of == {"u": "m0"}
 
 
-def test_a_limit_stops_tasks_and_does_not_move_them() -> None:
-    """The urgent task may only run on m0; without a limit the old one moves, with one it stops."""
-    only = FlowJob(
-        name="urgent",
-        tasks=(running("u", None, constraints=(Constraint(kind="required", resources=("machine:m0",)),)),),
-    )
-    goals = (Priority(), Placement())
-    assert solved(cluster(old(), only, slots=(1, 1)), goals).machine_of == {"o": "m1", "u": "m0"}
-    assert solved(cluster(old(preemptions_per_hour=1), only, slots=(1, 1)), goals).machine_of == {"u": "m0"}
-
-
 def test_a_price_is_paid_where_it_is_worth_it() -> None:
     """Waiting costs 4 for each task, so u replaces o only if its explicit cost saves more than the preemption costs."""
     for price, winner in ((2, "u"), (4, "o")):
@@ -73,17 +59,6 @@ def test_a_price_is_paid_where_it_is_worth_it() -> None:
         assert solved(cluster(keep, cheap), (), wait_cost=4).machine_of == {winner: "m0"}
     solution = solved(cluster(old(preempt_cost=0.5), URGENT), (), wait_cost=4)
     assert solution.scale == 2 and solution.score.cost == 8 - 1
-
-
-def test_a_share_does_not_preempt_what_may_not_be() -> None:
-    first = FlowJob(name="a", tasks=tuple(running(f"a{k}", "m0") for k in range(3)), preemptions_per_hour=1)
-    second = FlowJob(name="b", tasks=tuple(running(f"b{k}", None) for k in range(4)))
-    solution = solved(cluster(first, second, slots=(4,)), (FairShares(),))
-    assert Counter(t[0] for t in solution.machine_of) == {"a": 2, "b": 2}
-    never = first.model_copy(update={"preemptions_per_hour": 0})
-    solution = solved(cluster(never, second, slots=(4,)), (FairShares(),))
-    assert Counter(t[0] for t in solution.machine_of) == {"a": 3, "b": 1}
-    assert solution.shares["a"] == (2, 2)  # its share, which it exceeds
 
 
 def test_bad_jobs_are_refused_with_what_to_do() -> None:
@@ -133,29 +108,6 @@ def test_limits_beside_rules_across_tasks_give_the_best_schedule(seed: int) -> N
     solution = FlowScheduling(instance, goals=GOALS).solve("highs")
     assert stated(solution) == best(instance)
     assert solution.certificate.ok and solution.certificate.claim == "optimal"
-
-
-def test_a_gang_that_lost_a_machine_is_free_to_go() -> None:
-    """A complete gang may not be preempted; an incomplete one is not protected, and an urgent task takes the slot."""
-    for where, winner in (("m1", {"g0", "g1"}), (None, {"u", "g2"})):
-        tasks = (running("g0", "m0"), running("g1", where))
-        gang = FlowJob(name="g", tasks=tasks, priority=5, preemptions_per_hour=0)
-        other = FlowJob(name="h", tasks=(running("g2", None),), priority=9)
-        rules = {"gangs": (Gang(name="g", jobs=("g",)),)}
-        instance = cluster(gang, other, URGENT, slots=(1, 1)).model_copy(update=rules)
-        solution = FlowScheduling(instance, goals=(Priority(),)).solve("highs")
-        assert solution.machine_of.keys() == winner
-
-
-def test_a_gang_runs_on_beyond_its_share_where_its_limit_lets_only_a_part_of_it_stop() -> None:
-    tasks = (running("g0", "m0"), running("g1", "m1"))
-    gang = FlowJob(name="g", tasks=tasks, max_tasks=1, preemptions_per_hour=1)
-    free = cluster(gang, slots=(1, 1))
-    tied = free.model_copy(update={"gangs": (Gang(name="g", jobs=("g",)),)})
-    for instance, count in ((free, 1), (tied, 2)):
-        solution = FlowScheduling(instance, goals=GOALS).solve("highs")
-        assert len(solution.machine_of) == count and stated(solution) == best(instance)
-        assert solution.certificate.ok and solution.certificate.claim == "optimal"
 
 
 def test_schedules_that_preempt_too_much_are_refused() -> None:

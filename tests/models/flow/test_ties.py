@@ -29,17 +29,6 @@ def racks(solution, job):
     return [("r0", "r1")[int(m[1]) // 2] for t, m in solution.machine_of.items() if t.startswith(f"t{job[1:]}")]
 
 
-def test_a_gang_runs_whole_and_a_spread_keeps_its_limit():
-    rules = {"gangs": [{"name": "g", "jobs": ["j1"], "within": "rack"}]}
-    rules["spreads"] = [{"name": "s", "jobs": ["j0"], "most": 1}]
-    solution = FlowScheduling(cluster(**rules)).solve("highs")
-    assert solution.status == "optimal" and solution.certificate.claim == "optimal"
-    assert len(solution.machine_of) == 5 and len(set(racks(solution, "j1"))) == 1 and len(racks(solution, "j1")) == 4
-    limits = [{"name": "s", "jobs": ["j0"], "over": "zone", "most": 1, "limits": {"b": 3}}]
-    solution = FlowScheduling(cluster(spreads=limits)).solve("highs")
-    assert sorted(racks(solution, "j0")) == ["r0", "r1", "r1", "r1"]
-
-
 def test_an_affinity_keeps_together_what_runs():
     keep = {"affinities": [{"name": "a", "jobs": ["j0"], "within": "zone"}]}
     solution = FlowScheduling(cluster((1, 1, 2, 1), (4, 1), **keep)).solve("highs")

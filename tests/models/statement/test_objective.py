@@ -1,49 +1,16 @@
-"""A rule that never binds changes no objective, and a changed objective is refused."""
+"""A changed objective is refused, and own costs count in the unit of their stage."""
 
 from __future__ import annotations
 
 import json
 
-import pytest
-
 from flowlex import generate, model_for
 from flowlex.validation.certificates import verify
 
-CASES = [
-    ("gpu-random", {}, {"policy": "FSP"}),
-    ("flow-random", {}, {"preset": "borg"}),
-    ("flow-random", {}, {"preset": "quincy"}),
-    ("flow-random", {}, {"order": "phases"}),
-    ("flow-random", {}, {"lexicographic": True}),
-    ("jit-random", {}, {}),
-    ("inference-cluster", {}, {"objective": "makespan"}),
-    ("inference-cluster", {}, {"level": "item"}),
-    ("gavel-like", {"jobs": 5}, {"policy": "max_min"}),
-    ("gavel-like", {"jobs": 5}, {"policy": "makespan"}),
-    ("pods-scale", {"nodes": 3, "pods": 8}, {"balance": "deviation"}),
-    ("pods-scale", {"nodes": 3, "pods": 8}, {"balance": "max_load"}),
-    ("network-random", {}, {}),
-]
-
-
-def with_idle_rule(generator, sizes, options, seed):
-    model = model_for(generate(generator, seed=seed, **sizes), **options)
-    first = next(iter(model.variables.values()))
-    return model, model.with_constraint("idle", first.sum() <= 10**7)
-
-
-@pytest.mark.parametrize(("generator", "sizes", "options"), CASES)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_an_idle_rule_changes_no_objective(generator, sizes, options, seed):
-    model, ruled = with_idle_rule(generator, sizes, options, seed)
-    before, after = model.solve(), ruled.solve()
-    assert after.objective == pytest.approx(before.objective, rel=1e-6)
-    assert after.bound == pytest.approx(before.bound, rel=1e-4)
-    assert after.certificate.claim == "optimal"
-
 
 def test_weights_of_stages_are_judged():
-    _, ruled = with_idle_rule("flow-random", {}, {}, 1)
+    model = model_for(generate("flow-random", seed=1))
+    ruled = model.with_constraint("idle", next(iter(model.variables.values())).sum() <= 10**7)
     document = json.loads(json.dumps(ruled.solve().to_dict()))
     weights, stages = document["answer"]["weights"], document["stages"]
     for wrong in ({name: 1 for name in weights}, {"cost": 1}, {**weights, "shortfall": -1}):

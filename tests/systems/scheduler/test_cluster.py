@@ -16,7 +16,6 @@ import sqlalchemy as sa
 
 from flowlex.instances.flow import FlowInstance
 from flowlex.models.flow.goals import preset
-from flowlex.models.flow.model import FlowScheduling
 from flowlex.systems.scheduler import flow_core
 from flowlex.systems.scheduler.database import LOG, SERVICE, SNAPSHOT, SchedulerDatabase, _process, me
 from flowlex.systems.scheduler.flow_core import ClusterCore
@@ -103,28 +102,6 @@ def live(api, rng, names, count):
     answer = api.post("/v1/step")
     assert answer.status_code == 200, answer.text
     return answer.json(), count
-
-
-def test_a_restart_is_as_if_nothing_had_happened(start):
-    rng, names, count = np.random.default_rng(0), [], 0
-    api = start()
-    send(api, *(machine(f"m{k}", 2) for k in range(4)))
-    for _ in range(12):
-        decision, count = live(api, rng, names, count)
-    before = api.get("/v1/placements").json(), api.get("/v1/decisions", params={"after": decision["number"] - 3}).json()
-    api.replica.database.keep_snapshot(*api.replica._memory.saved())
-    for _ in range(3):
-        decision, count = live(api, rng, names, count)
-    before = api.get("/v1/placements").json(), api.get("/v1/decisions", params={"after": decision["number"] - 3}).json()
-    api.__exit__()
-    again = start()
-    assert again.get("/v1/placements").json() == before[0]
-    kept = again.get("/v1/decisions", params={"after": decision["number"] - 1}).json()
-    assert kept == before[1][-1:]
-    instance = core(again).scheduler.instance()
-    again.post("/v1/step")
-    fresh = FlowScheduling(FlowInstance.model_validate(instance.model_dump()), goals=preset("quincy")).solve("network")
-    assert fresh.score == core(again).scheduler.score()
 
 
 def test_rules_and_capacities_over_http(start, monkeypatch):

@@ -10,10 +10,12 @@ from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.instances import generate
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models.flow.goals import LoadSpread, Placement
+from flowlex.instances.pods import Pod, PodInstance, PodNode
 from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.methods.plan_search import Plan
 from flowlex.models.jit.model import JitBandwidth, JitRun
 from flowlex.models.model_options import option_types
+from flowlex.models.pods.model import PodPlacement
 from flowlex.models.registry import model_class, model_for
 from flowlex.validation.certificates import verifier_for, verify
 from flowlex.validation.certificates.verifier_interface import verifier_kinds
@@ -72,6 +74,21 @@ def test_certificates_know_every_option_of_every_model() -> None:
         for name, kind_of in asked.items():
             if "Literal" in str(kind_of) and "Callable" not in str(kind_of):
                 assert str(kind_of) == str(known[name].annotation), f"{kind}: {name}"
+
+
+def test_prices_of_nothing_prove_nothing() -> None:
+    """An upper bound without a valid proof is quoted, also with zero duals."""
+    nodes = tuple(PodNode(name=f"n{k}", cpu_cores=4, memory_gb=8) for k in range(6))
+    pods = tuple(Pod(name=f"p{k}", cpu_cores=3, memory_gb=1) for k in range(14))
+    instance = PodInstance(name="prices", nodes=nodes, pods=pods)
+    document = json.loads(json.dumps(PodPlacement(instance).solve("highs").to_dict()))
+    assert verify(document, instance).ok
+    for leaf in document["proof"].get("admission", {}).values():
+        assert leaf["blocks"] == ["node"]  # node patterns prove it
+        leaf |= {"rows": {}, "blocks": []}
+    document["certificate"] = None
+    certificate = verify(document, instance)
+    assert certificate.claim == "feasible" and any(check.how == "quoted" for check in certificate.checks)
 
 
 # ---- numbers that sums would wrap around

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flowlex.instances.flow import Block, Constraint, FlowInstance, FlowJob, FlowTask, Machine
+from flowlex.instances.flow import Block, FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.instances.generators import generate
 from flowlex.models.flow.goals import Continuity, DataLocality, LoadSpread, Placement
 from flowlex.models.flow.model import FlowScheduling
@@ -78,13 +78,3 @@ def test_jobs_with_one_rule_are_kept_apart_from_the_second_on():
     scheduler.step()
     assert not scheduler.state.network.single_file.groups
     assert len(scheduler.state.network.groups) == groups
-
-
-def test_wishes_of_one_task_count_while_apart():
-    machines = tuple(Machine(name=n, slots=2, labels=("gpu",) if n < "c" else ()) for n in "abc")
-    likes = (Constraint(kind="preferred", resources=("gpu",), utility=3),)
-    tasks = (FlowTask(name="x", constraints=likes), FlowTask(name="y", constraints=likes), FlowTask(name="z"))
-    instance = FlowInstance(machines=machines, jobs=(spread_job(*tasks),))
-    solution = FlowScheduling(instance, goals=(Placement(),)).solve("network")
-    assert solution.machine_of["z"] == "c"
-    assert solution.score.cost == -6

@@ -121,17 +121,3 @@ def test_leaving_one_machine_out_takes_few_arcs_that_are_freed() -> None:
     assert static.solution_method.schedule.network.arc_count < 12_000
     solution = static.solve("network")
     assert len(solution.machine_of) == 50 and solution.certificate.claim == "optimal"
-
-
-def test_tasks_make_way_where_the_last_place_is_one_they_leave_out() -> None:
-    two = FlowInstance(name="two", machines=(machine(0, 1), machine(1, 1), machine(2, 1)))
-    live = FlowScheduler(two, (Placement(),))
-    live.submit(job("a", ("forbidden", ("machine:m2",))))
-    live.step(0.0)
-    live.submit(job("b", ("forbidden", ("machine:m1",))))
-    live.submit(job("c", ("forbidden", ("machine:m0", "machine:m1"))))
-    live.step(1.0)
-    placed = live.placements()
-    assert sorted(placed.values()) == ["m0", "m1", "m2"] and placed["c"] == "m2"
-    static = FlowScheduling(live.instance(), goals=(Placement(),)).solve("network")
-    assert sorted(static.machine_of.values()) == ["m0", "m1", "m2"]

@@ -113,29 +113,6 @@ def test_a_more_important_job_is_named_and_its_end_places_the_task():
     assert live.step().placed == (("b0", "m0"),)
 
 
-def test_the_price_by_hand():
-    live = cluster(1, goals=(Placement(), Continuity(base=4, rate=0)))
-    live.submit(job("a", 1))
-    live.step()
-    live.submit(job("b", 1))
-    live.step()
-    why = live.explain("b0")
-    assert (why.rule, why.price, why.cost, why.stops) == ("worth", 5, -5, ("a0",))  # the credit is 4
-    live.set_cost("b0", "m0", -4)
-    assert live.step().placed == ()
-    live.set_cost("b0", "m0", why.cost)
-    assert live.step().placed == (("b0", "m0"),)
-
-
-def test_who_waits_before_a_task_leaves_it_without_a_blocker():
-    live = cluster(1, goals=(Priority(),))
-    for name, priority in (("a", 0), ("b", 1), ("c", 2)):
-        live.submit(job(name, 1, priority=priority))
-    live.step()
-    assert live.explain("b0").blocker == "a0"
-    assert live.explain("c0").blocker is None
-
-
 def test_a_place_dearer_than_waiting():
     live = cluster(1, wait_cost=2)
     live.submit(job("a", 1))

@@ -13,10 +13,8 @@ from flowlex.models.flow.model import FlowScheduling
 from flowlex.systems.scheduler import event_log as ev
 from flowlex.systems.scheduler.live.replay_events import replay_events
 from flowlex.systems.scheduler.live.scheduler import EventError, FlowScheduler
-from flowlex.systems.scheduler.live.session_choice import prove
 from flowlex.systems.scheduler.live.snapshot import load_scheduler, save_scheduler
 from flowlex.systems.scheduler.random_events import event_stream
-from flowlex.validation.certificates import CertificateError
 from tests.seeds import seeds
 
 #: Goals and options.
@@ -80,19 +78,6 @@ def test_reasons_of_a_difference():
     assert scheduler.step(40).waiting == (("w", "no machine meets its placement (tpu)"),)
     scheduler.add_machine(Machine(name="c", slots=2, labels=("tpu",)))
     assert ("w", "c") in scheduler.step(50).placed
-
-
-def test_continuity_grows_with_time():
-    scheduler = small(goals=(Placement(), Continuity(base=1, rate=2, unit_s=60)))
-    likes = (Constraint(kind="preferred", resources=("gpu",), utility=4),)
-    scheduler.set_slots("b", 0)
-    scheduler.submit(FlowJob(name="j", tasks=(FlowTask(name="t", constraints=likes),)))
-    assert scheduler.step(0).placed == (("t", "a"),)
-    scheduler.prepare(200)  # the credit is 1 + 2 * floor(log2(1 + 200 / 60)) = 5 by now
-    scheduler.set_slots("b", 1)
-    assert scheduler.step(200).moved == ()
-    scheduler.set_cost("t", "b", -6)
-    assert [m[:3] for m in scheduler.step(200).moved] == [("t", "a", "b")]
 
 
 def test_room_is_kept_for_the_credit_that_a_task_may_earn():
@@ -171,15 +156,6 @@ def test_bad_events_are_refused_and_change_nothing():
     assert (delta.events, delta.placed, delta.moved, delta.stopped) == (0, (), (), ())
     with pytest.raises(ModelError, match="would overflow exact"):
         small(cost_limit=2**50)
-
-
-def test_a_wrong_flow_does_not_pass_the_certificate():
-    scheduler = small(goals=(Placement(),))
-    submit(scheduler, "j", "t")
-    scheduler.step()
-    scheduler.state.session.flow[:] = 0
-    with pytest.raises(CertificateError, match="flow conservation"):
-        prove(scheduler.state.session, "here")
 
 
 def test_damaged_state_files(tmp_path):
