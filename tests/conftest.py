@@ -5,8 +5,6 @@
 failure that it finds is printed as an `@example` line to be added to the test.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Console and Python blocks of a document, and a shell that runs them as a person would."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

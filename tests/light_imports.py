@@ -5,8 +5,6 @@ format that is not used here. Pytest would also rewrite every ``assert`` of flow
 modules whose assertions are for the type checker (2 s without cached bytecode).
 """
 
-from __future__ import annotations
-
 import sys
 
 __all__: list[str] = []

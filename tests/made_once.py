@@ -1,7 +1,5 @@
 """Tables that create an entry once, when a test first uses it, instead of at collection."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """A solver that PuLP starts itself: CBC where PuLP bundles it (before version 4), else HiGHS by PuLP's interface."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pulp

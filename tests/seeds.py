@@ -1,7 +1,5 @@
 """Seeds of random cases: the first few in every run, the others in the slow one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Look at every page of a built site in headless Chromium, wide and narrow, and list what a reader stumbles over."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

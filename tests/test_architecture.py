@@ -1,7 +1,5 @@
 """No circles of imports, a link per package, and a core that works without its systems."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Display in notebooks and narrow terminals: short texts, correct sizes, complete words."""
 
-from __future__ import annotations
-
 import io
 
 from rich.console import Console

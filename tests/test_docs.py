@@ -1,7 +1,5 @@
 """Run the documentation: code blocks in order, the gallery, a build without warnings and without external resources."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Run the examples of docstrings."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 

@@ -1,7 +1,5 @@
 """Run every example of `examples/` and look for its answer."""
 
-from __future__ import annotations
-
 import runpy
 
 import pytest

@@ -1,7 +1,5 @@
 """Notebooks give again the outputs that they store."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Wheel, source distribution and editable install: each works in a fresh environment, outside the checkout."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Run every command and Python block of README, and the file of the guide to a model of one's own."""
 
-from __future__ import annotations
-
 import json
 import re
 

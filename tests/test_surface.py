@@ -1,7 +1,5 @@
 """The public interface of ``flowlex``: names, lazy imports, and the time of imports and commands."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

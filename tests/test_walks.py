@@ -1,7 +1,5 @@
 """A researcher in Jupyter: in this environment, and (slow) from a wheel in a fresh one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Smoke tests of the benchmark runner, without timing."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 A comment on each entry derives its answer by hand.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -3,8 +3,6 @@
 A comment on each entry derives its answer by hand; `test_models.py` does the same for instances.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small instance files, and fixtures that run the command line in this process or in a separate one."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

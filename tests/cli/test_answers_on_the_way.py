@@ -1,7 +1,5 @@
 """A killed, stopped or starved instance leaves its best answer so far, which `flowlex verify` accepts."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

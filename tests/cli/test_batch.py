@@ -3,8 +3,6 @@
 The hanging instance is a named pipe whose writer never writes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Every command but `solve`: output, formats, messages, exit codes."""
 
-from __future__ import annotations
-
 import gzip
 import importlib.metadata
 import json

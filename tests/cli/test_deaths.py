@@ -1,7 +1,5 @@
 """Killed processes of a real Dask cluster: every file has exactly one line, and a resumed run finishes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Export of changed models, and `integers -o`: files that state the same problem as the model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

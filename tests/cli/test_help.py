@@ -1,7 +1,5 @@
 """Help, options, completion, compiled loops, and files that are not overwritten."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

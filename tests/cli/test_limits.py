@@ -1,7 +1,5 @@
 """Inputs and limits of a batch: links, standard input, memory, what reaches the solver, what -o may be."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """The command line on problem files and model files: alone, in a batch, resumed, verified."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

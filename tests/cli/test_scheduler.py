@@ -1,7 +1,5 @@
 """Batches on a Dask cluster: the same results as a local batch, even if processes are killed."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json

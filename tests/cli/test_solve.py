@@ -1,7 +1,5 @@
 """`flowlex solve` on files and folders: what it prints, writes and exits with."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

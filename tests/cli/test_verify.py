@@ -1,7 +1,5 @@
 """``flowlex verify``: proven, refused, unreadable; a file or a batch."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Random networks and programs shared by the tests of this package."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Balanced loads and interval decomposition compared with exhaustive search and their definitions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

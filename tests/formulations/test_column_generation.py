@@ -1,7 +1,5 @@
 """Column generation on cutting stock instances that are small enough to list all patterns."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

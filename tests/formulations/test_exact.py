@@ -1,7 +1,5 @@
 """Exact decimals, and integers in a common unit."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from fractions import Fraction
 

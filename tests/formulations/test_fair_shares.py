@@ -1,7 +1,5 @@
 """Integer max-min shares compared with brute force over all feasible allocations."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

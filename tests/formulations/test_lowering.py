@@ -1,7 +1,5 @@
 """PuLP problem, HiGHS model and arrays state the same problem."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where compiled loops are cached, and the message before one is compiled."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

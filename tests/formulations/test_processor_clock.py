@@ -1,7 +1,5 @@
 """Time limits count processor time without compilation."""
 
-from __future__ import annotations
-
 import time
 
 from flowlex.formulations import processor_clock

@@ -1,7 +1,5 @@
 """Random programs compared with `scipy.optimize`, with certificates; duals compared with finite differences."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fractional assignments as convex combinations of integer ones: random ones are decomposed exactly."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

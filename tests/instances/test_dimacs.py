@@ -1,7 +1,5 @@
 """Minimum-cost-flow instances and DIMACS files: round trip, the format's corners, every error with its line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

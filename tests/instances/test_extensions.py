@@ -1,7 +1,5 @@
 """Kinds, generators and importers of other packages, found through entry points."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pkgutil

@@ -1,7 +1,5 @@
 """Any bytes give an instance or an InstanceError that names the file."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

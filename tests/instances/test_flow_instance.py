@@ -1,7 +1,5 @@
 """The flow-scheduling instance and its generators."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,7 +1,5 @@
 """Gangs, spreads and affinities of a flow instance: refused inputs and their messages."""
 
-from __future__ import annotations
-
 import pytest
 
 from flowlex.instances.files import instance_from_document

@@ -1,7 +1,5 @@
 """Generators: the published sizes, determinism, parameters checked; and the library they fill."""
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The GPU-assignment schema: round trip, array view, and the message of every invalid input."""
 
-from __future__ import annotations
-
 import copy
 import math
 

@@ -1,7 +1,5 @@
 """The networks' layer arithmetic compared with the paper's table, and the seeded generators."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The just-in-time instance: the message of every invalid input, the arrays, and the loss by rounding to the grid."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

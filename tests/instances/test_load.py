@@ -1,7 +1,5 @@
 """The load-partition instance and its generator."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

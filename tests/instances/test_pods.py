@@ -1,7 +1,5 @@
 """Pod instances and their generators."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

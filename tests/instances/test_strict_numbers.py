@@ -1,7 +1,5 @@
 """Truth values and texts are no numbers, in any field of any kind; a duplicate key is found in linear time."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Instances as frames and back."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

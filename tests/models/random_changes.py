@@ -4,10 +4,8 @@ The arrays know nothing of how models are changed: rows, bounds, prices and colu
 That the statement itself is right, certificates show, which restate the problem from its instance.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -31,7 +29,7 @@ class Changed:
         found = optimise(self.program).point
         self.best = np.zeros(len(self.program.arrays.cost)) if found is None else found
 
-    def draw(self) -> Changed:
+    def draw(self) -> Self:
         """Make one to four changes, where there are variables; what a model refuses by name is left out of both."""
         if not len(next(iter(self.index.values()))):
             return self

@@ -1,7 +1,5 @@
 """Duals have the declared meaning: subgradients of the optimum, checked with changed programs in SciPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of changed models are forged in every part; what is still proven holds for the model that the file states."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

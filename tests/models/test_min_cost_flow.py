@@ -1,7 +1,5 @@
 """Minimum-cost flow: a hand-solved network, every engine, infeasible and unbounded ones, pictures."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import matplotlib as mpl

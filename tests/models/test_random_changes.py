@@ -1,7 +1,5 @@
 """Statements of all families: the optimum of the quick methods; changed, that of independently changed arrays."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

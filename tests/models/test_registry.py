@@ -1,7 +1,5 @@
 """The interface of all models: checked options, equations stated once, consistent answers and refusals."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import typing

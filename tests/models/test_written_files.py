@@ -4,8 +4,6 @@ Instances come from small generators, with scaled numbers (1e-9 to 1e15, decimal
 script. Inputs that an instance class, a model or an engine refuses are skipped.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import typing

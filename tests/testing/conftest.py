@@ -1,7 +1,5 @@
 """A small PuLP model as users write them, and the plugin as pytest loads it."""
 
-from __future__ import annotations
-
 import pulp
 import pytest
 

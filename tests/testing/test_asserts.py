@@ -1,7 +1,5 @@
 """Each assert: accepted inputs, and the complete message on failure."""
 
-from __future__ import annotations
-
 import highspy
 import numpy as np
 import pulp

@@ -4,8 +4,6 @@ The references are certified optima of `Model.solve` and optima by hand, never t
 table of docs/howto/test-a-formulation.md; a survivor that it does not explain fails the test.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Mutants: effect of each operator in place and in a copy, killed mutants, and the verdicts on survivors."""
 
-from __future__ import annotations
-
 import highspy
 import numpy as np
 import pulp

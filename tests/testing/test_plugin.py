@@ -1,7 +1,5 @@
 """The pytest plugin: options, runs, reports and refusals; it costs nothing if it is not used."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from types import SimpleNamespace

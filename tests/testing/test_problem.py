@@ -1,7 +1,5 @@
 """Asserts and mutation tests of problems stated in the language."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 import flowlex as fx

@@ -1,7 +1,5 @@
 """Strategies: small valid instances of every kind, within the given sizes."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import find, given, settings, strategies
 

@@ -1,7 +1,5 @@
 """Cost scaling compared with the network simplex; its potentials must prove its flow."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Engines do what they declare; `check_engine` is the test suite for engines of other packages."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Explanations of infeasible programs: an irreducible infeasible subset, by the program's names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random networks: every engine agrees with the others and with an exact reference, and proves it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Proofs of infeasibility and unboundedness, verified in fractions from the formulation's data."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One test for each pitfall of PuLP and HiGHS that the adapter works around."""
 
-from __future__ import annotations
-
 import numpy as np
 import pulp
 import pytest

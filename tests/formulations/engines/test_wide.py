@@ -1,7 +1,5 @@
 """Costs beyond 64 bits: the optimum is proven in Python integers, arc by arc."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

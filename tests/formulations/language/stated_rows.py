@@ -1,7 +1,5 @@
 """Rows of a problem as plain dictionaries, for tests."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -4,8 +4,6 @@ Many of these cases are silent faults that users of linopy reported (issues 295,
 of PyPSA/linopy): here each gives the right value or an error that names the label.
 """
 
-from __future__ import annotations
-
 import datetime
 import operator
 from collections.abc import Callable

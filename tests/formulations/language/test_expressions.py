@@ -1,7 +1,5 @@
 """Sums, readings along ordered levels and through tables, selections: each against its definition."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

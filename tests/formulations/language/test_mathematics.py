@@ -1,7 +1,5 @@
 """The mathematics of a problem, derived from what was stated, against formulas written by hand."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

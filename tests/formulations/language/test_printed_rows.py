@@ -1,7 +1,5 @@
 """A printed row says what the arrays hold: it is read by hand and evaluated beside them."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

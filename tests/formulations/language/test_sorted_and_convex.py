@@ -1,7 +1,5 @@
 """Sorted vectors against enumeration, convex costs against their definition, and what `within` gives away."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

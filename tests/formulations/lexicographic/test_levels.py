@@ -1,7 +1,5 @@
 """Levels and enumeration have the same lexicographic minimum."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

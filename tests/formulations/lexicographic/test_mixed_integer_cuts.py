@@ -1,7 +1,5 @@
 """Cuts: every one holds for all answers (by enumeration), and those of single rows are the textbook's."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

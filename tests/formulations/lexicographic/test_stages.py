@@ -1,7 +1,5 @@
 """Stages in strict order: equal to scipy's integer programs, with leaves that prove every stage."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.optimize

@@ -1,7 +1,5 @@
 """What the readers of model files make of the smallest inputs that solvers misread, and what they refuse."""
 
-from __future__ import annotations
-
 import gzip
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Solution files of solvers: written here by HiGHS and CBC, and samples of the others' formats."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is written reads back as the same program, by our reader and by HiGHS."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import os

@@ -1,7 +1,5 @@
 """A kept HiGHS program has the same optimum as a new one after any change of bounds and costs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy

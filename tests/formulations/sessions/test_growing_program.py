@@ -1,7 +1,5 @@
 """Programs that grow, beside other solves of the process."""
 
-from __future__ import annotations
-
 import pytest
 
 from flowlex.formulations import LinearProgram, solve

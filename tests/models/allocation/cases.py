@@ -1,7 +1,5 @@
 """Random allocation instances: few jobs, unequal data, pairs, users, limits and deadlines."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ Gavel states them, convex programs for Clarabel through cvxpy (makespan and fini
 ``n / thr``); water filling is bisection with scipy, with one program per job to test whether it can rise.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """Changes of an allocation: equal to an independent program, proven; invalid ones are refused by name."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Allocation by hand: levels, entities, deadlines, limits; engines agree; bad input is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Allocations by parts: feasible and bounded for the complete instance, refused if not separable, faults found."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import cache

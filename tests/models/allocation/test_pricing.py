@@ -1,7 +1,5 @@
 """Column generation of pairs: the same optimum, and no pair with a positive reduced cost remains."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

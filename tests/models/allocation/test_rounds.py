@@ -1,7 +1,5 @@
 """Rounds: cases by hand, comparison with all configurations, lags within the bound, and faults refused."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Callable

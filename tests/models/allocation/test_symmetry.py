@@ -1,7 +1,5 @@
 """Identical jobs as one class: the optimum of the program with a column per job, with equal shares for all members."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

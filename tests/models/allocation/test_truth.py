@@ -1,7 +1,5 @@
 """Every policy equals an independent formulation, solved by another solver in a separate process."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

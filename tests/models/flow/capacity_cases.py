@@ -1,7 +1,5 @@
 """Random clusters whose tasks need CPU and memory."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn

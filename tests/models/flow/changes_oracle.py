@@ -5,8 +5,6 @@ forbidden resources, utilities, spread load (2 a task), and a credit of 3 for st
 preemption.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 

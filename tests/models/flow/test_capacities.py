@@ -1,7 +1,5 @@
 """Tasks that need CPU and memory, compared with all schedules and with an independent program."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

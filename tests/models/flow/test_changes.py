@@ -1,7 +1,5 @@
 """Changed models of flow scheduling: comparison with a plain program, certificates, files, labels, messages."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction

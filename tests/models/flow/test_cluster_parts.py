@@ -1,7 +1,5 @@
 """A cluster in parts: cut, solved, joined, and what the cut costs at most, against solving the cluster whole."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

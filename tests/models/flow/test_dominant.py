@@ -1,7 +1,5 @@
 """Dominant resource fairness: the paper's example, the certificate's own filling, max-min where tasks take a slot."""
 
-from __future__ import annotations
-
 import copy
 import json
 

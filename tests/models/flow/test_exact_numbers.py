@@ -1,7 +1,5 @@
 """Regression tests with decimals that binary floats cannot represent."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

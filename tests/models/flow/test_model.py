@@ -1,7 +1,5 @@
 """Flow scheduling: the paper's examples, strict orders compared with brute force, combined goals."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Goals of other packages: valid return values are used, invalid ones refused by name."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections import Counter

@@ -1,7 +1,5 @@
 """Cost and limits of preemption per job: static schedules compared with enumeration, live ones with static ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings

@@ -1,7 +1,5 @@
 """Shares with lending: exhaustive search on tiny trees of queues, with and without placement rules."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np

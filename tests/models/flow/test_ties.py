@@ -1,7 +1,5 @@
 """Gangs, spreads and affinities: cases by hand, enumeration of all schedules, reasons, and faults in the model."""
 
-from __future__ import annotations
-
 import pytest
 
 from flowlex.formulations import LinearProgram, solve

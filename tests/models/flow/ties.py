@@ -1,7 +1,5 @@
 """Small clusters with gangs, spreads and affinities."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn

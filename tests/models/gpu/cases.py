@@ -1,7 +1,5 @@
 """Random rounds of GPU assignment and all their feasible answers, shared by the tests of this package."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Fair shares and allowed stops of small rounds by counting: the oracle of the preemption tests."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Greedy baselines never beat the optimum and follow the paper on small cases; pictures are drawn."""
 
-from __future__ import annotations
-
 import matplotlib as mpl
 import numpy as np
 import pytest

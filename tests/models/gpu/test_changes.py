@@ -1,7 +1,5 @@
 """Changed rounds: comparison with a plain program, certificates, files, labels, messages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

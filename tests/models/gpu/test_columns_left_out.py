@@ -1,7 +1,5 @@
 """Rounds of many pairs: only columns that can be the cheapest are made, and no proof gains by what is left out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

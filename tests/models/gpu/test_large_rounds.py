@@ -1,7 +1,5 @@
 """Large changed rounds: the network of refined classes equals the plain program, its certificate refuses faults."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

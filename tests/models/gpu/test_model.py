@@ -1,7 +1,5 @@
 """GPU assignment: the paper's figures, hand-solved cases, both networks, all engines, brute force."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """FSP compared with exhaustive search: mixed memory, running tasks, ties in elapsed time."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The network of the GPU-assignment paper as printed, by hand and against an enumeration."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """The statement of every policy: what is printed is what the constraints hold."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Which tasks FSP may stop: small rounds by hand, and forbidden stops, which the certificate refuses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

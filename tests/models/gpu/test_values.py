@@ -1,7 +1,5 @@
 """Values of changes, each compared with a round that is changed and solved again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Priced waiting: exhaustive search, and the paper's statements about a1, a2 and a3."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Changed just-in-time models: comparison with a plain program, certificates, files, messages."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Engines that re-solve one program from level to level; all engines give the same answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pulp

@@ -1,7 +1,5 @@
 """Incumbent schedules: complete, certified, never better than the optimum, with valid levels or bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Lateness over intervals, compared with independent integer programs over single slots."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

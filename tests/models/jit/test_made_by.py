@@ -1,7 +1,5 @@
 """Transfers of computed data (`made_by`) are planned from the end of their computation and proven."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Latest arrival times by hand, options, the stored fractional instance, and the contents of a solution."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every stage of P2 has a program, and duals are the savings of changed ports or sizes, by SciPy's linear programs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Engines, printed programs and routes agree; lateness by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

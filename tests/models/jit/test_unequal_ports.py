@@ -1,7 +1,5 @@
 """Unequal ports and overload, compared with an independent integer program (SciPy's HiGHS), level by level."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Changes of load partition: equal to an independent program, proven; invalid ones are refused by name."""
 
-from __future__ import annotations
-
 import pytest
 
 from flowlex.models.load.model import LoadPartition

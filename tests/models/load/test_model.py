@@ -1,7 +1,5 @@
 """Load partition: optima by hand, independent methods, algorithm 1 is never cheaper, refused inputs."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Enumerate all placements of small instances by a plain recursion in exact numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction

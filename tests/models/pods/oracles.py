@@ -1,7 +1,5 @@
 """Shared by tests of pod placement: a model without integer programs, and common assertions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Admission: never below a baseline, never above the bound, and bounds above the most of all placements."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Arrivals and departures of pods: cases by hand, recounts, and the published comparison on the real trace."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

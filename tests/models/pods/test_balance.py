@@ -1,7 +1,5 @@
 """Balance by node patterns: the same optimum as by enumeration, and as with classes of single nodes and pods."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Changes of pod placement: cases by hand (at random: `tests/models/test_random_changes.py`)."""
 
-from __future__ import annotations
-
 import copy
 import json
 

@@ -1,7 +1,5 @@
 """Compute shares of cards in addition to memory: cases by hand, and enumeration of tiny instances."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Max-min fairness over queues and value by fragmentation: cases by hand, and enumeration of tiny instances."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Weighted admission and preemption by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from flowlex.formulations.solver_outcome import SolveOptions

@@ -1,7 +1,5 @@
 """Pod placement: cases by hand, enumeration, the genetic algorithm is never better, and refused inputs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The paper's setting: draws, readings of its incomplete formula, queue, native Kubernetes, genetic algorithm."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Further resources of nodes and domains: cases by hand, and enumeration of all placements."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Bounds with aggregated rows of similar groups: equal to those of all groups, proven by the certificate."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

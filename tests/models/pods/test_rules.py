@@ -1,7 +1,5 @@
 """Gangs, spreads and quotas: cases by hand, enumeration of tiny instances, and refused certificates."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Cards that running pods use, gangs that may not be stopped, and overloaded admission; oracles share no code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

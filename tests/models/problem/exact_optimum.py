@@ -1,7 +1,5 @@
 """Optima of small problems by enumeration and an exact simplex method in fractions: no solver, no floats."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Fractional optima, free variables and rays are exact: worked out by hand."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

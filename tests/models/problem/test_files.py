@@ -1,7 +1,5 @@
 """Problems read, written and converted: the same names and optimum, whatever the way."""
 
-from __future__ import annotations
-
 import datetime
 import gzip
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Misuse that a newcomer tries: an error names the offender, and nothing is half stated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A model of one's own is changed like those of the families: changes are checked, applied and kept as documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

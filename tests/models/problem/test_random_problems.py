@@ -1,7 +1,5 @@
 """Problems drawn at random against exact enumeration, and against SciPy where they are too large for it."""
 
-from __future__ import annotations
-
 import collections
 import json
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Solution files of problems: what is true is proven from the problem's file alone, what is forged is refused."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

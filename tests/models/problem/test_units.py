@@ -1,7 +1,5 @@
 """Problems whose rows, columns and objectives are stated in other units have the same optimum."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

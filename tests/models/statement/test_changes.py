@@ -1,7 +1,5 @@
 """Changes of a model: their meaning, refused ones, and proofs of the answers; minimum-cost flow as example."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """An answer of a changed model is returned with the claim that its proof shows; fine and coarse units keep proofs."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Labels with commas in names: each has its own name in programs, rules, files and certificates."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A changed objective is refused, and own costs count in the unit of their stage."""
 
-from __future__ import annotations
-
 import json
 
 from flowlex import generate, model_for

@@ -1,7 +1,5 @@
 """Which structure a model has, and which rule of one's own takes it away."""
 
-from __future__ import annotations
-
 from flowlex import generate, model_for
 
 

@@ -1,7 +1,5 @@
 """Objects that apply a placement: grace periods, budgets, replacements, and changes since it was computed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``flowlex place``: placement of waiting pods, from the objects to the script that applies it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Objects as `kubectl get nodes,pods -A -o json` prints them (shortened by hand), and bindings back."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plans for waiting pods: never worse than one by one, nothing left that fits, groups whole, reasons for the rest."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

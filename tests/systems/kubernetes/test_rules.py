@@ -1,7 +1,5 @@
 """Rules of Kubernetes objects as rules of an instance."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

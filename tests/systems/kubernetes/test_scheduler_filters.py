@@ -1,7 +1,5 @@
 """The filters over all nodes at once against the independent filters of the conformance suite."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Fixtures: in-memory applications on one database, which a test can start again."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Processes of the service, and clients that write down what was acknowledged."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The client with an in-memory application: lost answers, two services, and a recorded watch stream."""
 
-from __future__ import annotations
-
 import httpx
 import pytest
 

@@ -1,7 +1,5 @@
 """The live flow scheduler over HTTP: events, decisions, queries, rights, and restarts in the same state."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

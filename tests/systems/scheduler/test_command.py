@@ -1,7 +1,5 @@
 """``flowlex serve``: options kept in the database, refusals before anything is served, old state folders."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

@@ -1,7 +1,5 @@
 """Event logs in files: what is written is read again, and damage keeps what stands before it."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest

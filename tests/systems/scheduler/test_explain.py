@@ -1,7 +1,5 @@
 """``flowlex explain`` on a saved state, and what it refuses."""
 
-from __future__ import annotations
-
 from flowlex.instances.flow import FlowInstance, FlowJob, FlowTask, Machine
 from flowlex.models.flow.goals import PRESETS
 from flowlex.systems.scheduler.live.scheduler import FlowScheduler

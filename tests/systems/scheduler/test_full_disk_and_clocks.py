@@ -1,7 +1,5 @@
 """A full disk under the database, and wall clocks that jump by an hour."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Rounds of GPU assignment as a service: two stages, reasons, estimated bandwidths, restarts."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -4,8 +4,6 @@ Sixty runs under twenty clients with ledgers, in network namespaces (root). One 
 database, and everything is healed after each.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import itertools

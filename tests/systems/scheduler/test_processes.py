@@ -1,7 +1,5 @@
 """Real processes: a takeover under writing clients, and the page that tells how to run them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

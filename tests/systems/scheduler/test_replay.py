@@ -1,7 +1,5 @@
 """``flowlex replay`` on the command line."""
 
-from __future__ import annotations
-
 import pytest
 import typer
 from typer.testing import CliRunner

@@ -1,7 +1,5 @@
 """``flowlex simulate`` and ``flowlex reproduce``: logs, tables, pictures, resumption, and refusals."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import json

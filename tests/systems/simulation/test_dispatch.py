@@ -1,7 +1,5 @@
 """The queue compared with the live scheduler: by priority, onto the emptiest machine, never above the slots."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small runs of every experiment: all figures of statements, tables and curves are measured, and invariants hold."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Generators of workloads over time: determinism, frames, and what each promises."""
 
-from __future__ import annotations
-
 import pytest
 
 from flowlex.instances import all_generators, generate, read_instance, write_instance

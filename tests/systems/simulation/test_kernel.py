@@ -1,7 +1,5 @@
 """The event queue: total order, a clock that only events move, independent random streams, readable logs."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The report: verdicts, tables, pictures, effort; the same numbers give the same bytes."""
 
-from __future__ import annotations
-
 import csv
 import math
 

@@ -1,7 +1,5 @@
 """Scenarios in this process: workloads from files and generators, one policy of several, the same log again."""
 
-from __future__ import annotations
-
 from flowlex import generate
 from flowlex.instances import write_instance
 from flowlex.systems.simulation.scenario import Scenario

@@ -1,7 +1,5 @@
 """Fixtures: a private PostgreSQL server, stores on both databases, an application in memory, real processes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd

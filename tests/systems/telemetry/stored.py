@@ -1,7 +1,5 @@
 """Counts of stored samples, to check that none is lost or duplicated."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from flowlex.systems.telemetry.database_tables import SAMPLE, SOURCE

@@ -1,7 +1,5 @@
 """Acknowledged means stored: cloned and restored journals, and two samples under one number."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import sqlite3

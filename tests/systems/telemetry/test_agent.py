@@ -1,7 +1,5 @@
 """The agent with a server that starts, stops and refuses, and its journal of collected samples."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """Stale values are reported as stale, even if the wall clocks of service and nodes are changed."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The commands: tokens, registrations, lists, and one-line errors."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The shipped collectors and processors, run as an agent runs them."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """Slow and many connections over real sockets: deadlines, limits per address, known and unknown clients."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """schemathesis: valid and invalid requests get only answers that the OpenAPI document describes."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run the commands of docs/telemetry.md in order, with two nodes, a free port and a stand-in for ssh."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

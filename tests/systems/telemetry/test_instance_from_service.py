@@ -1,7 +1,5 @@
 """Load-partition instances from the values of the node information service."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Limits and their errors: large reads, locked databases, too many requests, misspelt names."""
 
-from __future__ import annotations
-
 import logging
 import random
 import sqlite3

@@ -1,7 +1,5 @@
 """The loop of partition, dispatch, timing, history and the next partition; and the demo script."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

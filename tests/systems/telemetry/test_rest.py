@@ -1,7 +1,5 @@
 """The REST interface in memory: registrations, rights, ages, histories, limits, and refused requests."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

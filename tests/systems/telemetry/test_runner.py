@@ -1,7 +1,5 @@
 """Running a command: only from the folder, without a shell, limited time and output, no secrets in its environment."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -4,8 +4,6 @@ Killed with SIGKILL: the service, agents, PostgreSQL. The wall clocks of service
 database is locked or full for seconds, an agent's disk is full. Journals are replaced by older copies.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

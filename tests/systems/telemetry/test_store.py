@@ -1,7 +1,5 @@
 """The store behaves the same on SQLite and on a real PostgreSQL server."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """Expiry and rotation of tokens, TLS, and the service's public information with and without tokens."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

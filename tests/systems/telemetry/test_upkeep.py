@@ -1,7 +1,5 @@
 """Schema versions, retention in steps, aggregates, deletion."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import random

@@ -1,7 +1,5 @@
 """Coflow traces: the published format, and files that are not what they announce."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """CSV files as instances."""
 
-from __future__ import annotations
-
 import pytest
 
 from flowlex.instances import GpuInstance, InstanceError

@@ -1,7 +1,5 @@
 """Gavel's file of throughputs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

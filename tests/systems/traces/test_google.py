@@ -1,7 +1,5 @@
 """The importer of Google's trace: events, and what is there at one time."""
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter
 

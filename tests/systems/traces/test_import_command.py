@@ -1,7 +1,5 @@
 """``flowlex import`` and ``flowlex export`` of both phases of pod placement."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The importer of the public GPU trace and the arrivals drawn from it; pods as tasks."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any

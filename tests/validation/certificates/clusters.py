@@ -1,7 +1,5 @@
 """Small clusters with all features: racks, labels, data, rules, running tasks, explicit costs, shares."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

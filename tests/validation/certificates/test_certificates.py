@@ -1,7 +1,5 @@
 """A certificate accepts correct answers and refuses every corruption of one, naming the wrong entry."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

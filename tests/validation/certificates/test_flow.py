@@ -1,7 +1,5 @@
 """Flow scheduling: every schedule is proven from its instance, and false documents are refused by a check."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

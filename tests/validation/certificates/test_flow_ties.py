@@ -1,7 +1,5 @@
 """Gangs, spreads and affinities in solution files: proven under every goal, refused if false."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Edge cases of just-in-time files: no schedule, nothing to plan, duals, and no time for proofs."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A changed solution file is refused, for every kind of problem."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

@@ -1,7 +1,5 @@
 """Infeasible and unbounded linear programs: proven by multipliers, or by a point and a ray."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Solution files: correct ones are proven, false ones are refused by the violated check."""
 
-from __future__ import annotations
-
 import copy
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Results of the claims and their helper functions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

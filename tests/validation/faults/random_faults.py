@@ -11,8 +11,6 @@ Outcomes: *stopped* (an error, no answer), *refused* (by its certificate), *lowe
 and the file of its answer is refused by one that reads them rightly); *passed*: a wrong answer that both call proven.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import builtins

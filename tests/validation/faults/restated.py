@@ -4,8 +4,6 @@ The figures are those that the verifier recomputes from the answer. The file is 
 that the answer is not optimal.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Seed a fault into model code: change what one function returns, wherever it was imported."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import types

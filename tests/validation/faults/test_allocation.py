@@ -1,7 +1,5 @@
 """False answers and forged proofs of allocations are refused under every policy, with and without all pairs listed."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

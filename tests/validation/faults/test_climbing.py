@@ -1,7 +1,5 @@
 """Random local search for stronger proofs: no bound ever exceeds the optimum."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections.abc import Callable

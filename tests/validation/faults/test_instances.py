@@ -3,8 +3,6 @@
 A wrong price in `ExactCosts` was "optimal, proven exactly" as long as the certificate read its prices there.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

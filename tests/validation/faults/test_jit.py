@@ -1,7 +1,5 @@
 """Solution files of just-in-time schedules: correct ones hold without solver or model, changed ones are refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Faults drawn at random anywhere in the code of models: no wrong answer is proven."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Suboptimal answers labelled optimal with consistent figures: `flowlex verify` exits with 1 or 3, never 0."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Iterator

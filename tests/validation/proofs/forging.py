@@ -4,8 +4,6 @@ Forgeries change a file in place and return whether there was anything to change
 of the parts of a family's proof only that these hold leaves too.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Blocks of identical copies: a bound by hand, and leaves that name blocks wrongly."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

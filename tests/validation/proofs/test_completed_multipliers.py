@@ -1,7 +1,5 @@
 """Multipliers that a proof leaves out, shares between leaves, or scales."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from fractions import Fraction

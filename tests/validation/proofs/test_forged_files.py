@@ -5,8 +5,6 @@ one to three times. What is accepted as proven must hold of the true optimum, wh
 ``validation/README.md`` is printed by ``pytest -s -m rare tests/validation/proofs/test_forged_files.py``.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """Forged proofs: whatever is written into a proof, nothing false is proven."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

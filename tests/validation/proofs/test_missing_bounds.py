@@ -1,7 +1,5 @@
 """Columns without bounds: what follows from rows, from earlier objectives and from the answer's own value counts."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """VIPR files, judged by the rules of the specification: every line follows, and the last one proves the claim."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import ceil, floor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Answers that miss rows within the tolerance: later objectives keep what the answer attains, and a little more."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

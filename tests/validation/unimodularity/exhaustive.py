@@ -1,7 +1,5 @@
 """Total unimodularity by definition: every square submatrix of a tiny matrix."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any
 

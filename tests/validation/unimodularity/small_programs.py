@@ -1,7 +1,5 @@
 """Small programs with all their vertices."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any
 

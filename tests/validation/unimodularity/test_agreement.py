@@ -1,7 +1,5 @@
 """Every method compared with the definition; operations that preserve total unimodularity keep the answer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """``flowlex tu`` and ``flowlex claims``: exit codes, JSON, stored proofs, pictures."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

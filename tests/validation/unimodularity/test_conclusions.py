@@ -1,7 +1,5 @@
 """Conclusions of verdicts about programs: quadratic objectives, equations, scaled rows, decimals."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Free rows, fixed columns and polyhedra without vertices: verdicts compared with brute force."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Families of rows that destroy total unimodularity, and pictures."""
 
-from __future__ import annotations
-
 import matplotlib as mpl
 import pytest
 

@@ -1,7 +1,5 @@
 """Extraction of networks from programs: the same optimum, mapped duals, and names of rows that prevent it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

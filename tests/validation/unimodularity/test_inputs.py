@@ -1,7 +1,5 @@
 """Accepted inputs, and messages of refused ones."""
 
-from __future__ import annotations
-
 import gzip
 from fractions import Fraction
 from pathlib import Path

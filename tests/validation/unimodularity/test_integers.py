@@ -1,7 +1,5 @@
 """Implied integers: valid proofs, no needed declaration is dropped (brute force), textbook models, forged proofs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`judge`: every statement of a stored verdict is proven, quoted, reported or refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

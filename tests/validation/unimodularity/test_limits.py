@@ -1,7 +1,5 @@
 """The time limit: checked inside compiled loops, without compile time, with progress messages."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Determinants of more digits than Python converts are witnesses like others."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """CMR, an independent program, gives the same verdicts on random matrices (if passagemath-cmr is installed)."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.unimodularity import ask, cmr_python, random_matrices

@@ -1,7 +1,5 @@
 """Unit tests of single steps."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations, pairwise, permutations, product
 

@@ -1,7 +1,5 @@
 """Valid proofs are accepted, corrupted ones refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -4,8 +4,6 @@ Shares no code with the importer. `Scheduler.refusals` names the filters that re
 so far; `judge` applies a List of objects one by one and returns those that the scheduler would have refused.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 

@@ -1,7 +1,5 @@
 """Small random clusters with every rule of the scheduler's filters, often several on one pod."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

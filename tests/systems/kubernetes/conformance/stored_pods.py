@@ -1,7 +1,5 @@
 """Pods as an API server stores them, and their requests in the scheduler's units."""
 
-from __future__ import annotations
-
 import copy
 import math
 import re

@@ -7,8 +7,6 @@ A node has 4 cores, 8Gi and 110 pods unless it says otherwise; a pod asks for 10
 minor version of Kubernetes if versions differ.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Bindings of random clusters, verified by the checker of the default scheduler's filters; none may be refused."""
 
-from __future__ import annotations
-
 import json
 import random
 import warnings

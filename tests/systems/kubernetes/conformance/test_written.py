@@ -3,8 +3,6 @@
 `FLOWLEX_KUBERNETES` names a folder with ``kwokctl`` (and ``kubectl``); tests that need it are skipped elsewhere.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

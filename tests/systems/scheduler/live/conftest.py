@@ -1,7 +1,5 @@
 """Random event sequences of flow-scheduling clusters, shared by the tests of this package."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tasks that must run on different machines: the network gadget compared with brute force, static and live."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

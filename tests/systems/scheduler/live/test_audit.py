@@ -1,7 +1,5 @@
 """`audit` proves live schedules from the instance: random ones pass, and a wrongly built network is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from flowlex.instances.flow import FlowInstance

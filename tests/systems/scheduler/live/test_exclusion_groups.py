@@ -1,7 +1,5 @@
 """Tasks that exclude machines or racks: few arcs, released again, and the optimum of an assignment without groups."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment

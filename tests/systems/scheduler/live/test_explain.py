@@ -1,7 +1,5 @@
 """`explain`: the stated price places the task, one unit less does not, and it runs after its blocker ends."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import pytest

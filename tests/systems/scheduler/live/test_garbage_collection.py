@@ -1,7 +1,5 @@
 """The garbage collector's state is restored after building, also after errors."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,7 +1,5 @@
 """Valid events at the edges of their types: none stops the scheduler or keeps an ordinary task from running."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """After any events the arcs of tasks have the costs that goals give for each place from scratch."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

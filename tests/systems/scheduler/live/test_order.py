@@ -1,7 +1,5 @@
 """Live goals in strict order: with weights and with phases every step equals the static lexicographic optimum."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

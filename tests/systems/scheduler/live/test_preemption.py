@@ -1,7 +1,5 @@
 """Limits of preemption, live, by hand (`test_scheduler`: random lives with limits)."""
 
-from __future__ import annotations
-
 import pytest
 
 from flowlex import FlowScheduler

@@ -1,7 +1,5 @@
 """Decisions after a recovery equal those of an uninterrupted run, whatever the hash seed of the process."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

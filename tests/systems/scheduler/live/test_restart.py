@@ -1,7 +1,5 @@
 """A saved scheduler always loads: stopped after any event, it continues with the same schedule."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The live scheduler: every step equals a solve from scratch, deltas add up, invalid events change nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine, RunningOn

@@ -1,7 +1,5 @@
 """Share demands after events: always the shares of the present jobs, and only changes are reported."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Live gangs, spreads, affinities and capacities: every step is the best of all enumerated schedules."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Regression tests of live schedulers: float ages, saving between changes and a step, fractions, repeated goals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Changes of goals and labels, live: afterwards the schedule equals a fresh static solve."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The live network compared with solves from scratch, over random changes of every kind."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

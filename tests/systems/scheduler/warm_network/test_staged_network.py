@@ -1,7 +1,5 @@
 """The live network in stages against solving the stages from scratch, over random changes of every kind."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Pod policies and shares of GPU time over time: cases by hand, and comparison with their models."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -1,7 +1,5 @@
 """State of the simulator and its queues between decisions, compared with a full recount."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Volcano-like and Kueue-like queues, and fair shares of users, on cases worked by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from flowlex.instances import generate

@@ -1,7 +1,5 @@
 """Errors for invalid decisions and scenarios state time and event."""
 
-from __future__ import annotations
-
 import pytest
 
 from flowlex.instances import InstanceError

@@ -1,7 +1,5 @@
 """Pictures agree with the log: a bar for every run of a task, the queue's length, the fraction in use."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

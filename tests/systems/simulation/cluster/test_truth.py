@@ -1,7 +1,5 @@
 """The cluster simulator compared with queueing theory, sharing by hand, conservation laws and fairness."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from flowlex.instances.jit import Computation, JitInstance, Job, Machine, Transfer
 from flowlex.systems.simulation.network.fluid_loop import set_rates
 from flowlex.systems.simulation.network.network_arrays import OFFENDER, add, finish, make_net
-from flowlex.systems.simulation.network.policies import Aalo, Fifo, Sebf, TicTac
+from flowlex.systems.simulation.network.policies import Aalo, Fair, Fifo, Sebf, TicTac
 from flowlex.systems.simulation.network.rate_checks import FULL, IDLE, check
 from flowlex.systems.simulation.network.simulator import simulate_traffic
 from flowlex.systems.simulation.network.traffic_arrays import Traffic
@@ -134,21 +134,31 @@ def tictac(run, there, free):
     return rate
 
 
+def raise_together(run, flows, free, rate):
+    """Max-min rates by raising all rates together."""
+    rising = [f for f in flows if all(free[p] > 1e-9 for p in run.ports[f])]
+    while rising:
+        users = {p: sum(p in run.ports[f] for f in rising) for f in rising for p in run.ports[f]}
+        level = min(free[p] / n for p, n in users.items())
+        for f in rising:
+            take(rate, run.ports, free, f, level)
+        rising = [f for f in rising if all(free[p] > 1e-9 for p in run.ports[f])]
+    return rate
+
+
+def fair(run, there, free):
+    return raise_together(run, there, free, {})
+
+
 def d_clas(run, there, free):
-    """Queues end at 10, 100, ... MB; max-min inside a coflow by raising all rates together."""
+    """Queues end at 10, 100, ... MB; max-min inside a coflow."""
     limits, rate = [10.0 ** (k + 1) for k in range(9)], {}
 
     def queue(c):
         return sum(run.sent[c] >= limit * (1 - 1e-9) for limit in limits)
 
     for flows in run.coflows(there, lambda c: (queue(c), run.arrival[c])):
-        rising = [f for f in flows if all(free[p] > 1e-9 for p in run.ports[f])]
-        while rising:
-            users = {p: sum(p in run.ports[f] for f in rising) for f in rising for p in run.ports[f]}
-            level = min(free[p] / n for p, n in users.items())
-            for f in rising:
-                take(rate, run.ports, free, f, level)
-            rising = [f for f in rising if all(free[p] > 1e-9 for p in run.ports[f])]
+        raise_together(run, flows, free, rate)
         c, total = run.coflow[flows[0]], sum(rate.get(f, 0.0) for f in flows)
         if total > 0 and queue(c) < len(limits):
             run.mark = min(run.mark, (limits[queue(c)] - run.sent[c]) / total)
@@ -156,6 +166,7 @@ def d_clas(run, there, free):
 
 
 ONE_EACH = {"fifo": (Fifo, fifo), "sebf": (Sebf, sebf), "d-clas": (Aalo, d_clas), "tictac": (TicTac, tictac)}
+ONE_EACH["fair"] = Fair, fair
 #: The second coflow waits behind the first and is backfilled; the third uses ports on which neither sends.
 BEHIND = network(
     [
@@ -175,7 +186,7 @@ def test_the_whole_run_equals_plain_python(name, traffic):
     assert simulate_traffic(traffic, policy()).end_s == pytest.approx(Plain(traffic, rule).ends, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["d-clas", "tictac"])
+@pytest.mark.parametrize("name", ["d-clas", "tictac", "fair"])
 @settings(max_examples=12)
 @given(traffics(once=False))
 def test_policies_without_a_free_choice_equal_plain_python_whatever_the_senders(name, traffic):

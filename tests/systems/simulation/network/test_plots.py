@@ -1,7 +1,5 @@
 """Pictures agree with the log: a bar for every job, rates of ports, completion times."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

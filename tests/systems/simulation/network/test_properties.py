@@ -1,4 +1,4 @@
-"""Random small networks under every policy: properties of all policies, and slow references in plain Python."""
+"""Random small networks under every policy: properties of all policies."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from flowlex.instances.generators.jit import jit_random
 from flowlex.instances.jit import BackgroundCopy
 from flowlex.systems.simulation.network import SIMULATOR
-from flowlex.systems.simulation.network.policies import Fair
-from flowlex.systems.simulation.network.policy_view import Rates
 from flowlex.systems.simulation.network.simulator import simulate_traffic
 from flowlex.systems.simulation.network.traffic_arrays import Traffic
 from flowlex.systems.simulation.policy_registry import PolicyChoice, Run, make_policy, policies
@@ -70,31 +68,3 @@ def test_what_holds_under_every_policy(choice, instance):
 def test_the_same_seed_gives_the_same_log(choice, instance, seed):
     logs = [SIMULATOR.simulate(instance, make_policy("network", choice), Run(seed=seed)) for _ in range(2)]
     assert list(logs[0].lines()) == list(logs[1].lines())
-
-
-class SlowFair:
-    """Max-min rates by raising all rates together, in plain Python, at every event."""
-
-    def decide(self, state):
-        traffic, left = state.traffic, dict(enumerate(state.traffic.ports))
-        open_, rate = set(state.transfers.tolist()), {}
-        ports = {f: (traffic.sender[f], traffic.receiver[f] + len(traffic.machines)) for f in open_}
-        while open_:
-            share = {p: left[p] / sum(p in ports[f] for f in open_) for f in open_ for p in ports[f]}
-            port = min(share, key=share.get)
-            for f in [f for f in open_ if port in ports[f]]:
-                rate[f] = share[port]
-                open_.remove(f)
-                for p in ports[f]:
-                    left[p] -= rate[f]
-        return Rates(list(rate), list(rate.values()))
-
-
-@settings(max_examples=20)
-@given(instances())
-def test_compiled_fair_sharing_equals_plain_python(instance):
-    traffic = Traffic.of(instance)
-    fast, slow = simulate_traffic(traffic, Fair()), simulate_traffic(traffic, SlowFair())
-    assert fast.end_s == pytest.approx(slow.end_s, abs=1e-6)
-    assert fast.begin_s == pytest.approx(slow.begin_s, abs=1e-6)
-    assert fast.done_s == pytest.approx(slow.done_s, abs=1e-6)

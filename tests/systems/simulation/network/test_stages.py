@@ -1,7 +1,5 @@
 """Jobs of several stages: transfers of computed data (`made_by`), simulated and planned."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
