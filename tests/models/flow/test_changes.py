@@ -11,6 +11,7 @@ from flowlex.models.flow.model import FlowScheduling
 from flowlex.models.model_base import ModelError
 from flowlex.validation.certificates import verify
 from tests.models.flow.ties import GOALS, tied_cluster, with_capacities
+from tests.pulp_solver import solver_of_pulp
 
 
 def hand(**changes) -> FlowInstance:
@@ -186,7 +187,7 @@ def test_a_program_goes_out_and_its_answer_comes_back():
     changed = model().with_constraint("quiet", model().variables["x"].sel(rack="r1").sum() <= 2)
     assert changed.sizes()["columns"] == 16 and "program" in changed.solve().stated.method
     problem = changed.compile("cost", before={"waiting_1": 1})
-    problem.solve()
+    problem.solve(solver_of_pulp())
     again = changed.interpret(problem)
     assert figures(again) == figures(changed.solve())
 

@@ -1,5 +1,7 @@
 """Equal labels are counted: the same optima as HiGHS, answers and proofs for the problem as it is stated."""
 
+from __future__ import annotations
+
 import numpy as np
 import pandas as pd
 import pulp

@@ -1,5 +1,7 @@
 """Ctrl-C, limits, progress, and proofs that fail: the answer is returned with what holds."""
 
+from __future__ import annotations
+
 import io
 import itertools
 import logging

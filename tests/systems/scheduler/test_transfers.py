@@ -1,5 +1,7 @@
 """Live just-in-time plans: promises are kept, sent units add up, and every step is proven."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
