@@ -25,6 +25,8 @@ _SMALL, _LARGE = 2.0**-10, 2.0**20
 _EXPONENT = 1000
 #: Binary exponents of coefficients that HiGHS keeps.
 _LEAST, _MOST = int(np.ceil(np.log2(SMALLEST))), int(np.log2(LARGEST)) - 1
+#: Sides up to this binary exponent are finite for HiGHS.
+_FINITE = 66
 #: Rounds in which rows and columns in turn are brought into this range.
 _ROUNDS = 4
 #: Coefficients, costs and bounds of continuous columns below these are lost in a solver's tolerances of 1e-7, unless
@@ -60,6 +62,8 @@ class Scaling:
         np.maximum.at(most, row, value)
         np.minimum.at(least, row[value > 0], value[value > 0])
         rows = _powers(np.where(most < _SMALL, most, np.where(least > _LARGE, least, 1.0)))
+        room = _FINITE - _exponent(arrays.row_lower, arrays.row_upper)
+        rows = np.minimum(rows, np.exp2(np.clip(room, 0, _EXPONENT)))
         largest = np.array([np.abs(cost).max(initial=0.0) for cost in costs])
         step = np.array(steps, np.float64)
         scale = np.where(largest < _SMALL, np.where(step > 0, step, largest), np.where(step > _LARGE, step, 1.0))

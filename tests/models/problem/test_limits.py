@@ -212,6 +212,11 @@ def test_rows_of_tiny_coefficients_are_measured_by_them() -> None:
     integer=st.booleans(),
     relations=st.lists(st.sampled_from(["<=", ">=", "=="]), min_size=2, max_size=2),
 )
+@hypothesis.example(  # q in units of its coefficients has a side that counts as infinite
+    numbers=[(-3, 0), (-3, -300), (-3, 0), (1, 0), (-3, 0), (-3, 0), (-3, 0), (-3, 0)],
+    integer=False,
+    relations=["<=", ">="],
+)
 def test_numbers_of_any_size_end_with_what_holds_or_an_error_that_names_one(
     numbers: list[tuple[int, int]], integer: bool, relations: list[str]
 ) -> None:

@@ -9,8 +9,8 @@ import pytest
 from flowlex.formulations.solver_outcome import Outcome, Status
 from flowlex.instances import generate
 from flowlex.instances.flow import Constraint, FlowInstance, FlowJob, FlowTask, Machine
-from flowlex.models.flow.goals import LoadSpread, Placement
 from flowlex.instances.pods import Pod, PodInstance, PodNode
+from flowlex.models.flow.goals import LoadSpread, Placement
 from flowlex.models.jit.baselines import fill
 from flowlex.models.jit.methods.plan_search import Plan
 from flowlex.models.jit.model import JitBandwidth, JitRun
