@@ -276,7 +276,8 @@ def _one(rng: random.Random, truths: list[Any]) -> tuple[str, str, str, str]:
     outcome = _in_process(solve) or ["stopped", "the process died or took too long"]
     kind = outcome[0]
     if kind not in ("stopped", "refused", "lowered"):
-        values = [(outcome[1], truth[1]), *((v, truth[2].get(name)) for name, v in outcome[2].items())]
+        # A model whose method fails solves its statement, which may have more stages.
+        values = [(outcome[1], truth[1]), *((outcome[2].get(name), v) for name, v in truth[2].items())]
         right = outcome[0] == truth[0] and all(_same(mine, true) for mine, true in values)
         kind = "harmless" if right else "passed"
         if not right and _in_process(lambda: _verify(path, answer)) is not True:

@@ -48,14 +48,21 @@ def _lists(proof: Any) -> list[list[Any]]:
 
 
 def _numbers(part: Any) -> list[tuple[Any, Any]]:
-    """Container and key of every number, texts of fractions among them."""
+    """Container and key of every finite number, texts of fractions among them."""
     found = []
     for node in _nodes(part):
         for key, value in node.items() if isinstance(node, dict) else enumerate(node):
             text = isinstance(value, str) and value.replace("/", "").lstrip("-").isdigit()
-            if text or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+            if (text or (isinstance(value, (int, float)) and not isinstance(value, bool))) and _finite(value):
                 found.append((node, key))
     return found
+
+
+def _finite(value: Any) -> bool:
+    try:
+        return max(map(int.bit_length, Fraction(value).as_integer_ratio())) < 10_000
+    except (ArithmeticError, TypeError, ValueError):  # NaN, 1/0, or what an earlier forgery left
+        return False
 
 
 def _altered(value: Any, rng: random.Random) -> Any:
@@ -165,8 +172,8 @@ def _branch(leaf: Document, rng: random.Random, names: Names) -> None:
         how = rng.randrange(3)
         if how == 0:
             old.remove(each)
-        elif how == 1:
-            each["relation"] = {"<=": ">=", ">=": "<="}.get(each["relation"], "<=")
+        elif how == 1 or not _finite(each.get("side")):
+            each["relation"] = {"<=": ">=", ">=": "<="}.get(each.get("relation"), "<=")
         else:
             each["side"] = int(Fraction(each["side"])) + rng.choice((-1, 1))
     else:
