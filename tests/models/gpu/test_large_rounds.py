@@ -50,7 +50,7 @@ def test_a_large_round_with_rules_is_proven() -> None:
     model = GpuAssignment(generate("gpu-scale", gpus=1200, tasks=2400, jobs=20))
     x = model.variables["x"]
     assert len(x) > LARGEST and "classes of tasks" not in model.method
-    jobs, racks = x.labels.levels["job"], x.labels.levels["rack"]
+    jobs, racks = (x.labels.levels[level].labels for level in ("job", "rack"))
     for job, rack in zip(jobs[:5], racks[:5], strict=True):
         model = model.with_constraint(f"{job} in {rack}", x.sel(job=job, rack=rack).sum() <= 1)
     solution = model.solve()
@@ -60,7 +60,7 @@ def test_a_large_round_with_rules_is_proven() -> None:
         assert ((frame["job"] == job) & (frame["rack"] == rack)).sum() <= 1
     with pytest.raises(ModelError, match=r"pairs of tasks and GPUs, more than.*drops integrality"):
         model.relaxed()
-    with pytest.raises(ModelError, match="its rows are not made one by one"):
+    with pytest.raises(ModelError, match="is not stated one by one"):
         model.compile()
     with pytest.raises(ModelError, match="no rack"):
         x.sel(rack="none")
