@@ -188,11 +188,12 @@ def quincy(case: Answer) -> Callable[[], Answer]:
         cluster = first_node + nodes
         waits, sink = cluster + 1, cluster + 2
         one, high = np.ones(tasks, np.int64), int(remote.max()) * 2 + 1
+        price = high * min(tasks, 1000)  # of waiting; OR-Tools refuses much higher ones
         arcs = [  # tail, head, capacity, cost
             (task, first_node + node, np.ones_like(task), on_node),
             (rack_key // racks, first_rack + rack_key % racks, np.ones_like(rack_key), in_rack),
             (every, np.full(tasks, cluster), one, remote),
-            (every, np.full(tasks, waits), one, one * high * tasks),
+            (every, np.full(tasks, waits), one, one * price),
             (np.full(racks, cluster), first_rack + np.arange(racks), np.full(racks, tasks), np.zeros(racks, np.int64)),
             (first_rack + view.node_rack, first_node + np.arange(nodes), gpus, np.zeros(nodes, np.int64)),
             (first_node + np.arange(nodes), np.full(nodes, sink), gpus, np.zeros(nodes, np.int64)),
@@ -206,7 +207,7 @@ def quincy(case: Answer) -> Callable[[], Answer]:
         solver.set_nodes_supplies(np.arange(sink + 1, dtype=np.int32), supply)
         assert solver.solve() == solver.OPTIMAL
         flow = solver.flows(made)
-        return {"cost": round(float((flow * np.where(cost < high * tasks, cost, 0)).sum()) / 1e6, 3)}
+        return {"cost": round(float((flow * np.where(cost < price, cost, 0)).sum()) / 1e6, 3)}
 
     return run
 
